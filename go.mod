@@ -1,0 +1,3 @@
+module github.com/ax-scheduler/ax
+
+go 1.26
