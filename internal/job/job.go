@@ -1,0 +1,144 @@
+// Package job is what a job is: its definition, the policies in it, and what makes a
+// definition acceptable. It decides nothing about a single run.
+//
+// Package schedule knows when a job is due, batch what becomes of a firing, routing who runs it.
+package job
+
+import (
+	"time"
+
+	"github.com/ax-scheduler/ax/internal/schedule"
+)
+
+// Definition is what somebody writes: the part of a job that is versioned as a whole
+// and that every batch of it is pinned to.
+type Definition struct {
+	Name        string          `json:"name"`
+	App         string          `json:"app"`
+	Handler     string          `json:"handler"`
+	Description string          `json:"description,omitempty"`
+	Triggers    []schedule.Spec `json:"triggers"`
+	Params      string          `json:"params,omitempty"`
+	Routing     Routing         `json:"routing"`
+	Retry       Retry           `json:"retry"`
+	// Timeout bounds the run of one execution from the start of its handler. 0 is no limit.
+	Timeout     schedule.Duration `json:"timeout"`
+	Concurrency Concurrency       `json:"concurrency"`
+	Misfire     Misfire           `json:"misfire"`
+	// Priority is the level of the ready queue, 0 (default) to 5 (first).
+	Priority int `json:"priority"`
+}
+
+// Routing says which executor runs an execution.
+type Routing struct {
+	// Strategy is one of routing.Strategies. Default roundRobin.
+	Strategy string `json:"strategy"`
+	// HashKey names the field of the parameters (JSON) whose value consistentHash places;
+	// empty places by the job's id.
+	HashKey string `json:"hashKey,omitempty"`
+}
+
+// Backoff kinds of a retry policy.
+const (
+	BackoffExponential = "exponential"
+	BackoffFixed       = "fixed"
+)
+
+// Retry says whether and when a failed attempt is tried again. The attempts beyond the
+// first are counted: Max 3 means four attempts at most.
+type Retry struct {
+	// Max is the number of extra attempts, 0 to 100. Default 3. Ignored when Steps is set.
+	Max int `json:"max"`
+	// Backoff is "exponential" (default; Initial, then twice as long each time) or "fixed".
+	Backoff string `json:"backoff,omitempty"`
+	// Initial is the wait before the second attempt. Default 1s.
+	Initial schedule.Duration `json:"initial,omitempty"`
+	// Steps are the waits before each extra attempt, when set instead of the above.
+	Steps []schedule.Duration `json:"steps,omitempty"`
+}
+
+// maxBackoff bounds the exponential wait, so that a long series still ends.
+const maxBackoff = time.Hour
+
+// Extra is the number of attempts beyond the first.
+func (r Retry) Extra() int {
+	if len(r.Steps) > 0 {
+		return len(r.Steps)
+	}
+	return r.Max
+}
+
+// Delay returns how long to wait after failed attempt number `attempt` (from 1), and
+// whether there is another attempt at all.
+func (r Retry) Delay(attempt int) (time.Duration, bool) {
+	if attempt > r.Extra() {
+		return 0, false
+	}
+	if len(r.Steps) > 0 {
+		return time.Duration(r.Steps[attempt-1]), true
+	}
+	wait := time.Duration(r.Initial)
+	if r.Backoff == BackoffFixed {
+		return wait, true
+	}
+	for range attempt - 1 {
+		wait *= 2
+		if wait > maxBackoff {
+			return maxBackoff, true
+		}
+	}
+	return wait, true
+}
+
+// Overlap policies: what happens to a firing while Max batches of the job are active.
+const (
+	OverlapSkip     = "skip"     // the new one is recorded as skipped
+	OverlapQueueOne = "queueOne" // one waits, further ones are skipped
+	OverlapQueueAll = "queueAll" // all wait, up to QueueLimit
+	OverlapCover    = "cover"    // the running one is stopped, the new one runs once that is confirmed
+	OverlapAllow    = "allow"    // they run side by side
+)
+
+// QueueLimit bounds what queueAll lets wait for one job.
+const QueueLimit = 1000
+
+// Concurrency says what happens when a job is due while it still runs, counted over
+// the whole cluster.
+type Concurrency struct {
+	// Policy is one of the Overlap constants. Default skip.
+	Policy string `json:"policy"`
+	// Max is how many batches of the job may be active at once. Default 1; with policy allow 0 = no limit.
+	Max int `json:"max"`
+}
+
+// Misfire policies: what happens to firings whose time passed while nobody could fire them.
+const (
+	MisfireSkip = "skip" // recorded as missed
+	MisfireOnce = "once" // the newest one inside the window runs, the others are recorded as missed
+	MisfireAll  = "all"  // all inside the window run, up to Max, oldest first
+)
+
+// Misfire is the policy for firings that are more than MisfireAfter late.
+type Misfire struct {
+	// Policy is one of the Misfire constants. Default once.
+	Policy string `json:"policy"`
+	// Window is the latest start: a firing older than this is missed whatever the policy. Default 1h.
+	Window schedule.Duration `json:"window"`
+	// Max bounds what policy all catches up with. Default 100.
+	Max int `json:"max"`
+}
+
+// MisfireAfter is the lateness up to which a firing counts as on time. It is not a
+// setting: below it a late firing runs as usual, at and above it the policy decides.
+const MisfireAfter = 5 * time.Second
+
+// Limits of a definition's fields, in characters unless said otherwise.
+const (
+	MaxName        = 128
+	MaxHandler     = 128
+	MaxDescription = 1024
+	MaxParams      = 64 << 10 // bytes
+	MaxTriggers    = 20
+	MaxPriority    = 5
+	MaxRetries     = 100
+)

@@ -1,0 +1,709 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ax-scheduler/ax/internal/batch"
+)
+
+// group is how many rows go into one statement: the knee of multi-row statements
+// lies at 200 to 500.
+const group = 400
+
+// BatchRow is a new row of execution_batch with its executions.
+type BatchRow struct {
+	ID          string
+	Day         int
+	NS          int64
+	JobID       int64
+	JobVersion  int64
+	TriggerNo   int // 0 = not computed by a schedule; does not take part in the firing's unique key
+	TriggerKind string
+	DueAt       int64
+	PlannedFor  int64
+	State       batch.State
+	Priority    int
+	Total       int
+	Params      *string // nil = as the job says
+	Event       *string
+	Reason      string
+	Detail      string
+	MissedCount int64
+	MissedLast  int64
+	CreatedBy   string
+	CreatedAt   int64
+}
+
+// ExecutionRow is a new row of execution_log.
+type ExecutionRow struct {
+	ID          int64
+	Day         int
+	NS          int64
+	JobID       int64
+	BatchID     string
+	Shard       int
+	Total       int
+	Attempt     int
+	Moves       int
+	Status      batch.Run
+	TriggerTime int64
+	NotBefore   int64
+}
+
+// InsertBatches writes new batches in groups. It returns the ids that were there already:
+// those firings were made durable before, and are left as they are.
+func (b *Bucket) InsertBatches(list []BatchRow) (existing map[string]bool, err error) {
+	const columns = "batch_id, day, ns_id, bucket, job_id, job_version, trigger_no, trigger_kind, due_at, planned_for, state, version, priority, shard_total, shards_done, shards_failed, params, event, reason, reason_detail, missed_count, missed_last_at, created_by, created_at, finished_at"
+	const width = 25
+	for start := 0; start < len(list); start += group {
+		part := list[start:min(start+group, len(list))]
+		args := make([]any, 0, len(part)*width)
+		for _, r := range part {
+			var no, finished any
+			if r.TriggerNo > 0 {
+				no = r.TriggerNo
+			}
+			if r.State.Final() {
+				finished = r.CreatedAt
+			}
+			args = append(args, r.ID, r.Day, r.NS, b.f.Bucket, r.JobID, r.JobVersion, no, r.TriggerKind, r.DueAt, r.PlannedFor, string(r.State), 1, r.Priority, r.Total, 0, 0,
+				r.Params, r.Event, r.Reason, r.Detail, r.MissedCount, r.MissedLast, r.CreatedBy, r.CreatedAt, finished)
+		}
+		res, err := b.tx.ExecContext(b.ctx, "INSERT INTO execution_batch ("+columns+") VALUES "+rows(len(part), width)+b.s.orIgnore("batch_id"), args...)
+		if err != nil {
+			return existing, fmt.Errorf("insert batches: %w", err)
+		}
+		if n, _ := res.RowsAffected(); n == int64(len(part)) {
+			continue
+		}
+		// Some firing has its row: find out which of ours are not the ones just written. A row
+		// of ours carries our created_at; comparing it tells them apart.
+		ids := make([]any, 0, len(part)+1)
+		created := map[string]int64{}
+		for _, r := range part {
+			ids = append(ids, r.ID)
+			created[r.ID] = r.CreatedAt
+		}
+		found, err := b.tx.QueryContext(b.ctx, "SELECT batch_id, created_at FROM execution_batch WHERE batch_id IN ("+marks(len(ids))+")", ids...)
+		if err != nil {
+			return existing, fmt.Errorf("find existing batches: %w", err)
+		}
+		ours := map[string]bool{}
+		for found.Next() {
+			var id string
+			var at int64
+			if err := found.Scan(&id, &at); err != nil {
+				_ = found.Close()
+				return existing, err
+			}
+			if created[id] == at {
+				ours[id] = true
+			}
+		}
+		if err := errors.Join(found.Err(), found.Close()); err != nil {
+			return existing, err
+		}
+		if existing == nil {
+			existing = map[string]bool{}
+		}
+		for _, r := range part {
+			if !ours[r.ID] {
+				existing[r.ID] = true
+			}
+		}
+	}
+	return existing, nil
+}
+
+// InsertExecutions writes new executions in groups.
+func (b *Bucket) InsertExecutions(list []ExecutionRow) error {
+	const columns = "id, day, ns_id, bucket, job_id, batch_id, shard, shard_total, attempt, moves, status, epoch, trigger_time, not_before, worker_address, worker_start_id, stop_reason, stop_confirmed, output_bytes, error, log_snapshot"
+	const width = 21
+	for start := 0; start < len(list); start += group {
+		part := list[start:min(start+group, len(list))]
+		args := make([]any, 0, len(part)*width)
+		for _, r := range part {
+			args = append(args, r.ID, r.Day, r.NS, b.f.Bucket, r.JobID, r.BatchID, r.Shard, r.Total, r.Attempt, r.Moves, string(r.Status), b.f.Epoch, r.TriggerTime, r.NotBefore,
+				"", "", "", 0, 0, "", "")
+		}
+		if _, err := b.tx.ExecContext(b.ctx, "INSERT INTO execution_log ("+columns+") VALUES "+rows(len(part), width), args...); err != nil {
+			return fmt.Errorf("insert executions: %w", err)
+		}
+	}
+	return nil
+}
+
+// Execution is a row of execution_log as the engines read it.
+type Execution struct {
+	ID            int64
+	Day           int
+	NS            int64
+	JobID         int64
+	BatchID       string
+	Shard         int
+	Total         int
+	Attempt       int
+	Moves         int
+	Status        batch.Run
+	Epoch         int64
+	TriggerTime   int64
+	NotBefore     int64
+	DispatchedAt  int64
+	ActualTime    int64
+	WorkerID      int64
+	WorkerStartID string
+	DeadlineAt    int64
+	LeaseUntil    int64
+	StopAskedAt   int64
+	StopReason    string
+}
+
+const executionColumns = "id, day, ns_id, job_id, batch_id, shard, shard_total, attempt, moves, status, epoch, trigger_time, not_before, COALESCE(dispatched_at, 0), COALESCE(actual_time, 0), COALESCE(worker_id, 0), worker_start_id, COALESCE(deadline_at, 0), COALESCE(lease_until, 0), COALESCE(stop_asked_at, 0), stop_reason"
+
+func scanExecutions(rows *sql.Rows) ([]Execution, error) {
+	defer func() { _ = rows.Close() }()
+	var out []Execution
+	for rows.Next() {
+		var e Execution
+		if err := rows.Scan(&e.ID, &e.Day, &e.NS, &e.JobID, &e.BatchID, &e.Shard, &e.Total, &e.Attempt, &e.Moves, &e.Status, &e.Epoch, &e.TriggerTime, &e.NotBefore,
+			&e.DispatchedAt, &e.ActualTime, &e.WorkerID, &e.WorkerStartID, &e.DeadlineAt, &e.LeaseUntil, &e.StopAskedAt, &e.StopReason); err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, rows.Err()
+}
+
+// byDay splits ids by the day that each carries, so that every statement names its
+// partition.
+func byDay(ids []int64) map[int][]int64 {
+	days := map[int][]int64{}
+	for _, id := range ids {
+		d := batch.ExecutionDay(id)
+		days[d] = append(days[d], id)
+	}
+	return days
+}
+
+// eachDay runs f for the ids of each day in groups.
+func eachDay(ids []int64, f func(day int, part []int64) error) error {
+	for day, list := range byDay(ids) {
+		for start := 0; start < len(list); start += group {
+			if err := f(day, list[start:min(start+group, len(list))]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Executions reads executions of this bucket by id. Ids that do not exist are left out.
+func (b *Bucket) Executions(ids []int64) (map[int64]Execution, error) {
+	out := make(map[int64]Execution, len(ids))
+	err := eachDay(ids, func(day int, part []int64) error {
+		rows, err := b.tx.QueryContext(b.ctx, "SELECT "+executionColumns+" FROM execution_log WHERE day = ? AND bucket = ? AND id IN ("+marks(len(part))+")", append([]any{day, b.f.Bucket}, anys(part)...)...)
+		if err != nil {
+			return fmt.Errorf("read executions: %w", err)
+		}
+		list, err := scanExecutions(rows)
+		for _, e := range list {
+			out[e.ID] = e
+		}
+		return err
+	})
+	return out, err
+}
+
+// Assignment says that an execution goes to an executor.
+type Assignment struct {
+	ID      int64
+	BatchID string
+	Worker  int64
+	Address string
+	StartID string
+}
+
+// Assign records which executor each execution goes to, before anything is sent, and
+// puts their batches in DISPATCHING. It returns the ids that were not SCHEDULED any more: they
+// must not be sent.
+func (b *Bucket) Assign(list []Assignment, now int64) (refused map[int64]bool, err error) {
+	type worker struct {
+		id      int64
+		address string
+		startID string
+	}
+	perWorker := map[worker][]int64{}
+	batches := map[string]int{}
+	total := 0
+	for _, a := range list {
+		w := worker{a.Worker, a.Address, a.StartID}
+		perWorker[w] = append(perWorker[w], a.ID)
+		batches[a.BatchID] = batch.ExecutionDay(a.ID)
+		total++
+	}
+	guard := b.s.machine.RunsTaking(batch.RunAssign)
+	changed := int64(0)
+	for w, ids := range perWorker {
+		err := eachDay(ids, func(day int, part []int64) error {
+			args := []any{string(batch.RunDispatching), w.id, w.address, w.startID, now, b.f.Epoch, day}
+			args = append(args, anys(guard)...)
+			args = append(args, anys(part)...)
+			res, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, worker_id = ?, worker_address = ?, worker_start_id = ?, dispatched_at = ?, epoch = ? WHERE day = ? AND status IN ("+marks(len(guard))+") AND id IN ("+marks(len(part))+")", args...)
+			if err != nil {
+				return err
+			}
+			n, err := res.RowsAffected()
+			changed += n
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("assign executions: %w", err)
+		}
+	}
+	if changed != int64(total) {
+		// Some were withdrawn meanwhile. Only those that now carry this very assignment are ours.
+		ids := make([]int64, 0, total)
+		for _, a := range list {
+			ids = append(ids, a.ID)
+		}
+		rows, err := b.Executions(ids)
+		if err != nil {
+			return nil, err
+		}
+		refused = map[int64]bool{}
+		for _, a := range list {
+			if r, ok := rows[a.ID]; !ok || r.Status != batch.RunDispatching || r.DispatchedAt != now || r.WorkerID != a.Worker {
+				refused[a.ID] = true
+			}
+		}
+	}
+	return refused, b.advanceBatches(batches, batch.EventAssign, "")
+}
+
+// advanceBatches applies one event to many batches, each guarded by its state. Batches
+// whose state does not take the event are left alone. set may add assignments such as
+// "started_at = COALESCE(started_at, 5)".
+func (b *Bucket) advanceBatches(batches map[string]int, e batch.Event, set string, setArgs ...any) error {
+	// One statement per (from, to, day): the new state depends on the old one.
+	targets := map[batch.State][]batch.State{}
+	for _, from := range b.s.machine.StatesTaking(e) {
+		to, err := b.s.machine.Next(from, e)
+		if err != nil {
+			return err
+		}
+		if from == to && set == "" {
+			continue
+		}
+		targets[to] = append(targets[to], from)
+	}
+	days := map[int][]string{}
+	for id, day := range batches {
+		days[day] = append(days[day], id)
+	}
+	if set != "" {
+		set = ", " + set
+	}
+	for day, all := range days {
+		for start := 0; start < len(all); start += group {
+			part := all[start:min(start+group, len(all))]
+			for _, to := range b.s.stateOrder(targets, e) {
+				from := targets[to]
+				args := append([]any{string(to)}, setArgs...)
+				args = append(args, day)
+				args = append(args, anys(from)...)
+				args = append(args, anys(part)...)
+				if _, err := b.tx.ExecContext(b.ctx, "UPDATE execution_batch SET state = ?, version = version + 1"+set+" WHERE day = ? AND state IN ("+marks(len(from))+") AND batch_id IN ("+marks(len(part))+")", args...); err != nil {
+					return fmt.Errorf("batches %s: %w", e, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// stateOrder sorts the target states so that a batch that one statement has moved is
+// not moved again by the next: a target that is itself a source of another target comes last.
+func (s *Store) stateOrder(targets map[batch.State][]batch.State, _ batch.Event) []batch.State {
+	var first, last []batch.State
+	for to := range targets {
+		source := false
+		for other, froms := range targets {
+			if other == to {
+				continue
+			}
+			for _, f := range froms {
+				source = source || f == to
+			}
+		}
+		if source {
+			last = append(last, to)
+		} else {
+			first = append(first, to)
+		}
+	}
+	return append(first, last...)
+}
+
+// Accepted is one execution that its executor took.
+type Accepted struct {
+	ID      int64
+	BatchID string
+}
+
+// Accept records that executors took executions: RUNNING, with lease and, where the
+// state was being asked for, its end. Rows that have moved on (a result came first) are left.
+func (b *Bucket) Accept(list []Accepted, now, leaseUntil int64) error {
+	ids := make([]int64, len(list))
+	batches := map[string]int{}
+	for i, a := range list {
+		ids[i] = a.ID
+		batches[a.BatchID] = batch.ExecutionDay(a.ID)
+	}
+	from := []batch.Run{batch.RunDispatching, batch.RunUnknown}
+	err := eachDay(ids, func(day int, part []int64) error {
+		args := []any{string(batch.RunRunning), now, leaseUntil, day}
+		args = append(args, anys(from)...)
+		args = append(args, anys(part)...)
+		_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, actual_time = COALESCE(actual_time, ?), lease_until = ? WHERE day = ? AND status IN ("+marks(len(from))+") AND id IN ("+marks(len(part))+")", args...)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("accept executions: %w", err)
+	}
+	return b.advanceBatches(batches, batch.EventStart, "started_at = COALESCE(started_at, ?)", now)
+}
+
+// Unassign takes executions back whose request certainly did not reach the executor.
+func (b *Bucket) Unassign(ids []int64, batches map[string]int) error {
+	err := eachDay(ids, func(day int, part []int64) error {
+		args := append([]any{string(batch.RunScheduled), day, string(batch.RunDispatching), string(batch.RunUnknown)}, anys(part)...)
+		_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, worker_id = NULL, worker_address = '', worker_start_id = '', dispatched_at = NULL WHERE day = ? AND status IN (?, ?) AND id IN ("+marks(len(part))+")", args...)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("unassign executions: %w", err)
+	}
+	return b.advanceBatches(batches, batch.EventUnassign, "")
+}
+
+// Doubt marks executions of a former owner as UNKNOWN until their executor reports.
+func (b *Bucket) Doubt(ids []int64, batches map[string]int) error {
+	from := b.s.machine.RunsTaking(batch.RunUnsure)
+	err := eachDay(ids, func(day int, part []int64) error {
+		args := append([]any{string(batch.RunUnknown), day}, anys(from)...)
+		args = append(args, anys(part)...)
+		_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ? WHERE day = ? AND status IN ("+marks(len(from))+") AND id IN ("+marks(len(part))+")", args...)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("doubt executions: %w", err)
+	}
+	return b.advanceBatches(batches, batch.EventUnsure, "")
+}
+
+// Ending is the end of one execution.
+type Ending struct {
+	ID            int64
+	Status        batch.Run
+	Error         string
+	Result        *string
+	Duration      int64 // -1 = not known
+	Waited        int64
+	PeakMemoryMB  int64
+	StopConfirmed bool
+}
+
+// End ends executions that were read in this transaction. Endings that look alike go
+// in one statement, since nearly all results are "succeeded, nothing to say".
+func (b *Bucket) End(list []Ending, now int64) error {
+	plain := map[int64][]int64{} // duration is the one thing in which plain results differ; kept per row below
+	var odd []Ending
+	for _, e := range list {
+		if e.Status == batch.RunSucceeded && e.Error == "" && e.Result == nil && e.PeakMemoryMB == 0 {
+			key := e.Duration<<32 | e.Waited&0xffffffff
+			plain[key] = append(plain[key], e.ID)
+			continue
+		}
+		odd = append(odd, e)
+	}
+	for key, ids := range plain {
+		err := eachDay(ids, func(day int, part []int64) error {
+			args := append([]any{string(batch.RunSucceeded), now, key >> 32, key & 0xffffffff, now, day}, anys(part)...)
+			_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, finished_at = ?, duration = ?, waited = ?, actual_time = COALESCE(actual_time, ?) WHERE day = ? AND id IN ("+marks(len(part))+")", args...)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("end executions: %w", err)
+		}
+	}
+	for _, e := range odd {
+		var duration, waited, peak any
+		if e.Duration >= 0 {
+			duration, waited, peak = e.Duration, e.Waited, e.PeakMemoryMB
+		}
+		confirmed := 0
+		if e.StopConfirmed {
+			confirmed = 1
+		}
+		if _, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, finished_at = ?, duration = ?, waited = ?, peak_memory_mb = ?, error = ?, result = ?, stop_confirmed = ? WHERE day = ? AND id = ?",
+			string(e.Status), now, duration, waited, peak, e.Error, e.Result, confirmed, batch.ExecutionDay(e.ID), e.ID); err != nil {
+			return fmt.Errorf("end execution %d: %w", e.ID, err)
+		}
+	}
+	return nil
+}
+
+// BatchHead is a batch as outcome reads it before it decides.
+type BatchHead struct {
+	ID         string
+	Day        int
+	NS         int64
+	JobID      int64
+	JobVersion int64
+	TriggerNo  int
+	Kind       string
+	DueAt      int64
+	PlannedFor int64
+	State      batch.State
+	Version    int64
+	Priority   int
+	Total      int
+	Done       int
+	FailedN    int
+	Params     *string
+	Event      *string
+	CreatedAt  int64
+}
+
+const headColumns = "batch_id, day, ns_id, job_id, job_version, COALESCE(trigger_no, 0), trigger_kind, due_at, planned_for, state, version, priority, shard_total, shards_done, shards_failed, params, event, created_at"
+
+func scanHeads(rows *sql.Rows) ([]BatchHead, error) {
+	defer func() { _ = rows.Close() }()
+	var out []BatchHead
+	for rows.Next() {
+		var h BatchHead
+		if err := rows.Scan(&h.ID, &h.Day, &h.NS, &h.JobID, &h.JobVersion, &h.TriggerNo, &h.Kind, &h.DueAt, &h.PlannedFor, &h.State, &h.Version, &h.Priority, &h.Total, &h.Done, &h.FailedN, &h.Params, &h.Event, &h.CreatedAt); err != nil {
+			return nil, err
+		}
+		out = append(out, h)
+	}
+	return out, rows.Err()
+}
+
+// Heads reads batches of this bucket. Ids that do not exist are left out.
+func (b *Bucket) Heads(ids map[string]int) (map[string]BatchHead, error) {
+	days := map[int][]string{}
+	for id, day := range ids {
+		days[day] = append(days[day], id)
+	}
+	out := make(map[string]BatchHead, len(ids))
+	for day, all := range days {
+		for start := 0; start < len(all); start += group {
+			part := all[start:min(start+group, len(all))]
+			rows, err := b.tx.QueryContext(b.ctx, "SELECT "+headColumns+" FROM execution_batch WHERE day = ? AND bucket = ? AND batch_id IN ("+marks(len(part))+")", append([]any{day, b.f.Bucket}, anys(part)...)...)
+			if err != nil {
+				return nil, fmt.Errorf("read batches: %w", err)
+			}
+			heads, err := scanHeads(rows)
+			if err != nil {
+				return nil, fmt.Errorf("read batches: %w", err)
+			}
+			for _, h := range heads {
+				out[h.ID] = h
+			}
+		}
+	}
+	return out, nil
+}
+
+// EndBatches applies a final event to batches. All that end alike go in one statement;
+// done and failed count the shards that ended with it.
+func (b *Bucket) EndBatches(batches map[string]int, e batch.Event, reason, detail string, done, failed int, now int64) error {
+	return b.advanceBatches(batches, e, "shards_done = shards_done + ?, shards_failed = shards_failed + ?, reason = ?, reason_detail = ?, finished_at = ?", done, failed, reason, detail, now)
+}
+
+// CountShards moves a batch's counters without ending it.
+func (b *Bucket) CountShards(id string, day, done, failed int) error {
+	_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_batch SET shards_done = shards_done + ?, shards_failed = shards_failed + ?, version = version + 1 WHERE day = ? AND batch_id = ?", done, failed, day, id)
+	if err != nil {
+		return fmt.Errorf("count shards of %s: %w", id, err)
+	}
+	return nil
+}
+
+// AdvanceBatch applies one event to one batch, guarded by its state and version.
+// ErrStale means that it has changed; nothing was written.
+func (b *Bucket) AdvanceBatch(h BatchHead, e batch.Event, reason, detail string) error {
+	to, err := b.s.machine.Next(h.State, e)
+	if err != nil {
+		return err
+	}
+	finished := ""
+	if !to.Final() && h.State.Final() {
+		finished = ", finished_at = NULL"
+	}
+	res, err := b.tx.ExecContext(b.ctx, "UPDATE execution_batch SET state = ?, version = version + 1, reason = ?, reason_detail = ?"+finished+" WHERE day = ? AND batch_id = ? AND version = ?", string(to), reason, detail, h.Day, h.ID, h.Version)
+	if err != nil {
+		return fmt.Errorf("batch %s %s: %w", h.ID, e, err)
+	}
+	if n, _ := res.RowsAffected(); n == 0 {
+		return ErrStale
+	}
+	return nil
+}
+
+// Reopened resets the counters of a batch whose failed shards are tried again.
+func (b *Bucket) Reopened(h BatchHead, shards int) error {
+	_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_batch SET shards_done = shards_done - ?, shards_failed = shards_failed - ? WHERE day = ? AND batch_id = ?", shards, min(shards, h.FailedN), h.Day, h.ID)
+	if err != nil {
+		return fmt.Errorf("reopen %s: %w", h.ID, err)
+	}
+	return nil
+}
+
+// LatestAttempts reads the newest attempt of each shard of a batch.
+func (b *Bucket) LatestAttempts(id string, day int) ([]Execution, error) {
+	rows, err := b.tx.QueryContext(b.ctx, "SELECT "+executionColumns+" FROM execution_log e WHERE day = ? AND batch_id = ? AND attempt = (SELECT MAX(x.attempt) FROM execution_log x WHERE x.day = e.day AND x.batch_id = e.batch_id AND x.shard = e.shard) ORDER BY shard", day, id)
+	if err != nil {
+		return nil, fmt.Errorf("read attempts of %s: %w", id, err)
+	}
+	return scanExecutions(rows)
+}
+
+// Stopping records that a stop was asked for.
+func (b *Bucket) Stopping(ids []int64, reason string, now int64) error {
+	from := b.s.machine.RunsTaking(batch.RunAskStop)
+	return eachDay(ids, func(day int, part []int64) error {
+		args := append([]any{string(batch.RunStopping), now, reason, day}, anys(from)...)
+		args = append(args, anys(part)...)
+		_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, stop_asked_at = COALESCE(stop_asked_at, ?), stop_reason = ? WHERE day = ? AND status IN ("+marks(len(from))+") AND id IN ("+marks(len(part))+")", args...)
+		if err != nil {
+			return fmt.Errorf("ask executions to stop: %w", err)
+		}
+		return nil
+	})
+}
+
+// Renew writes leases and deadlines that heartbeats brought; 0 leaves a deadline.
+type Renewal struct {
+	ID         int64
+	LeaseUntil int64
+	DeadlineAt int64
+}
+
+// Renew writes leases. Executions that have ended are left alone.
+func (b *Bucket) Renew(list []Renewal) error {
+	for _, r := range list {
+		set, args := "lease_until = ?", []any{r.LeaseUntil}
+		if r.DeadlineAt > 0 {
+			set += ", deadline_at = ?"
+			args = append(args, r.DeadlineAt)
+		}
+		args = append(args, batch.ExecutionDay(r.ID), r.ID, string(batch.RunRunning), string(batch.RunStopping), string(batch.RunUnknown))
+		if _, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET "+set+" WHERE day = ? AND id = ? AND status IN (?, ?, ?)", args...); err != nil {
+			return fmt.Errorf("renew lease of execution %d: %w", r.ID, err)
+		}
+	}
+	return nil
+}
+
+// EventRow is a deviation worth keeping.
+type EventRow struct {
+	NS          int64
+	Day         int
+	BatchID     string
+	ExecutionID int64
+	At          int64
+	Kind        string
+	Detail      string
+}
+
+// AddEvents appends events.
+func (b *Bucket) AddEvents(list []EventRow) error {
+	const width = 8
+	for start := 0; start < len(list); start += group {
+		part := list[start:min(start+group, len(list))]
+		args := make([]any, 0, len(part)*width)
+		for _, r := range part {
+			args = append(args, TimedID(r.At), r.Day, r.NS, r.BatchID, r.ExecutionID, r.At, r.Kind, cut(r.Detail, 4000))
+		}
+		if _, err := b.tx.ExecContext(b.ctx, "INSERT INTO execution_event (id, day, ns_id, batch_id, execution_id, at, kind, detail) VALUES "+rows(len(part), width), args...); err != nil {
+			return fmt.Errorf("add events: %w", err)
+		}
+	}
+	return nil
+}
+
+// Open lists the executions of a bucket that are not final, oldest first, after the given
+// (notBefore, id), up to limit: what a new owner has to take up.
+func (s *Store) Open(ctx context.Context, bucket int, after int64, limit int) ([]Execution, error) {
+	var states []any
+	for _, r := range batch.Runs() {
+		if !r.Final() {
+			states = append(states, string(r))
+		}
+	}
+	args := append([]any{bucket}, states...)
+	args = append(args, after, limit)
+	rows, err := s.sched.QueryContext(ctx, "SELECT "+executionColumns+" FROM execution_log WHERE bucket = ? AND status IN ("+marks(len(states))+") AND id > ? ORDER BY id LIMIT ?", args...)
+	if err != nil {
+		return nil, unavailable(fmt.Errorf("read open executions: %w", err))
+	}
+	list, err := scanExecutions(rows)
+	return list, unavailable(err)
+}
+
+// OpenIn lists executions of a bucket in the given states that were sent before sentBefore.
+func (s *Store) OpenIn(ctx context.Context, bucket int, states []batch.Run, sentBefore int64, limit int) ([]Execution, error) {
+	args := append([]any{bucket}, anys(states)...)
+	args = append(args, sentBefore, limit)
+	rows, err := s.sched.QueryContext(ctx, "SELECT "+executionColumns+" FROM execution_log WHERE bucket = ? AND status IN ("+marks(len(states))+") AND dispatched_at < ? ORDER BY not_before, id LIMIT ?", args...)
+	if err != nil {
+		return nil, unavailable(fmt.Errorf("read running executions: %w", err))
+	}
+	list, err := scanExecutions(rows)
+	return list, unavailable(err)
+}
+
+// BatchHeads reads batches by id outside a transaction.
+func (s *Store) BatchHeads(ctx context.Context, ids map[string]int) (map[string]BatchHead, error) {
+	days := map[int][]string{}
+	for id, day := range ids {
+		days[day] = append(days[day], id)
+	}
+	out := map[string]BatchHead{}
+	for day, all := range days {
+		for start := 0; start < len(all); start += group {
+			part := all[start:min(start+group, len(all))]
+			rows, err := s.sched.QueryContext(ctx, "SELECT "+headColumns+" FROM execution_batch WHERE day = ? AND batch_id IN ("+marks(len(part))+")", append([]any{day}, anys(part)...)...)
+			if err != nil {
+				return nil, unavailable(err)
+			}
+			heads, err := scanHeads(rows)
+			if err != nil {
+				return nil, unavailable(err)
+			}
+			for _, h := range heads {
+				out[h.ID] = h
+			}
+		}
+	}
+	return out, nil
+}
+
+// cut shortens text to at most n bytes on a character's border, with a mark.
+func cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	const mark = "… [cut]"
+	end := n - len(mark)
+	for end > 0 && text[end]&0xC0 == 0x80 {
+		end--
+	}
+	return strings.ToValidUTF8(text[:end], "\uFFFD") + mark
+}

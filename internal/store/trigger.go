@@ -1,0 +1,166 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/ax-scheduler/ax/internal/batch"
+	"github.com/ax-scheduler/ax/internal/schedule"
+)
+
+// DueTrigger is a trigger whose time has come, or nearly.
+type DueTrigger struct {
+	JobID         int64
+	No            int
+	NS            int64
+	AppID         int64
+	JobVersion    int64
+	Spec          schedule.Spec
+	EffectiveFrom int64
+	Hint          int64
+}
+
+// DueTriggers lists enabled triggers of a bucket whose hint is at or before until, in
+// the order of the index, up to limit.
+func (s *Store) DueTriggers(ctx context.Context, bucket int, until int64, limit int) ([]DueTrigger, error) {
+	rows, err := s.sched.QueryContext(ctx, `SELECT t.job_id, t.no, t.ns_id, j.app_id, j.version, t.spec, t.effective_from, t.next_due_hint
+		FROM job_trigger t JOIN job_info j ON j.id = t.job_id
+		WHERE t.bucket = ? AND t.next_due_hint <= ? ORDER BY t.next_due_hint LIMIT ?`, bucket, until, limit)
+	if err != nil {
+		return nil, unavailable(fmt.Errorf("read due triggers: %w", err))
+	}
+	defer func() { _ = rows.Close() }()
+	var out []DueTrigger
+	for rows.Next() {
+		var d DueTrigger
+		var spec []byte
+		if err := rows.Scan(&d.JobID, &d.No, &d.NS, &d.AppID, &d.JobVersion, &spec, &d.EffectiveFrom, &d.Hint); err != nil {
+			return nil, unavailable(err)
+		}
+		if err := json.Unmarshal(spec, &d.Spec); err != nil {
+			return nil, fmt.Errorf("trigger %d of job %d: %w", d.No, d.JobID, err)
+		}
+		out = append(out, d)
+	}
+	return out, unavailable(rows.Err())
+}
+
+// NextHint is the earliest hint of a bucket; ok is false when nothing is planned.
+func (s *Store) NextHint(ctx context.Context, bucket int) (hint int64, ok bool, err error) {
+	var v sql.NullInt64
+	if err := s.sched.QueryRowContext(ctx, "SELECT MIN(next_due_hint) FROM job_trigger WHERE bucket = ?", bucket).Scan(&v); err != nil {
+		return 0, false, unavailable(fmt.Errorf("read next hint: %w", err))
+	}
+	return v.Int64, v.Valid, nil
+}
+
+// Hint moves a trigger: its next due time (0 = nothing planned), and what it has fired last (0 = nothing).
+type Hint struct {
+	JobID   int64
+	No      int
+	From    int64 // the hint that was read; a trigger edited meanwhile is left alone
+	Next    int64
+	FiredAt int64
+}
+
+// MoveHints writes the next due times of triggers and, from them, the job's last and
+// next trigger time.
+func (b *Bucket) MoveHints(list []Hint) error {
+	last := map[int64]int64{}
+	for _, h := range list {
+		var next any
+		if h.Next > 0 {
+			next = h.Next
+		}
+		if _, err := b.tx.ExecContext(b.ctx, "UPDATE job_trigger SET next_due_hint = ? WHERE job_id = ? AND no = ? AND next_due_hint = ?", next, h.JobID, h.No, h.From); err != nil {
+			return fmt.Errorf("move trigger %d of job %d: %w", h.No, h.JobID, err)
+		}
+		last[h.JobID] = max(last[h.JobID], h.FiredAt)
+	}
+	for job, fired := range last {
+		if err := b.refreshNext(job, fired); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Bucket) refreshNext(job, fired int64) error {
+	set, args := "", []any{}
+	if fired > 0 {
+		set, args = ", last_trigger_time = ?", append(args, fired)
+	}
+	args = append(args, job)
+	if _, err := b.tx.ExecContext(b.ctx, "UPDATE job_info SET next_trigger_time = (SELECT MIN(t.next_due_hint) FROM job_trigger t WHERE t.job_id = job_info.id)"+set+" WHERE id = ?", args...); err != nil {
+		return fmt.Errorf("job %d: next trigger time: %w", job, err)
+	}
+	return nil
+}
+
+// SetFixedDelay plans the next firing of a fixed-delay trigger, unless the job was
+// switched off or the trigger changed meanwhile.
+func (b *Bucket) SetFixedDelay(job int64, no int, finishedAt int64) (planned bool, err error) {
+	var raw []byte
+	err = b.tx.QueryRowContext(b.ctx, "SELECT spec FROM job_trigger WHERE job_id = ? AND no = ? AND kind = ? AND enabled = 1", job, no, string(schedule.FixedDelay)).Scan(&raw)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read trigger %d of job %d: %w", no, job, err)
+	}
+	var spec schedule.Spec
+	if err := json.Unmarshal(raw, &spec); err != nil {
+		return false, fmt.Errorf("trigger %d of job %d: %w", no, job, err)
+	}
+	next := finishedAt + durationMillis(spec.Every)
+	if _, err := b.tx.ExecContext(b.ctx, "UPDATE job_trigger SET next_due_hint = ? WHERE job_id = ? AND no = ?", next, job, no); err != nil {
+		return false, fmt.Errorf("plan trigger %d of job %d: %w", no, job, err)
+	}
+	return true, b.refreshNext(job, 0)
+}
+
+// Withdraw deletes a job's rows that are planned after now and have not been sent,
+// so that an edit or a pause leaves nothing behind. It returns the ids of the batches deleted.
+func (b *Bucket) Withdraw(job, now int64) ([]string, error) {
+	rows, err := b.tx.QueryContext(b.ctx, `SELECT batch_id FROM execution_batch e WHERE job_id = ? AND due_at > ? AND day >= ? AND state = ? AND trigger_no IS NOT NULL
+		AND NOT EXISTS (SELECT 1 FROM execution_log l WHERE l.batch_id = e.batch_id AND l.day = e.day AND (l.status <> ? OR l.attempt > 1))`,
+		job, now, batch.Day(now), string(batch.Delayed), string(batch.RunScheduled))
+	if err != nil {
+		return nil, fmt.Errorf("withdraw: %w", err)
+	}
+	ids, err := scanAll[string](rows)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	for start := 0; start < len(ids); start += group {
+		part := ids[start:min(start+group, len(ids))]
+		for _, table := range []string{"execution_log", "execution_batch"} {
+			if _, err := b.tx.ExecContext(b.ctx, "DELETE FROM "+table+" WHERE day >= ? AND batch_id IN ("+marks(len(part))+")", append([]any{batch.Day(now)}, anys(part)...)...); err != nil {
+				return nil, fmt.Errorf("withdraw: %w", err)
+			}
+		}
+	}
+	return ids, nil
+}
+
+// Dedupe answers an idempotent creation: when the key was used and has not expired, the
+// batch it made and the hash of what was asked for then; else it reserves the key for batchID.
+func (b *Bucket) Dedupe(ns, job int64, scope, keyHash, bodyHash, batchID string, now, expiresAt int64) (existing, body string, err error) {
+	err = b.tx.QueryRowContext(b.ctx, "SELECT batch_id, body_hash FROM dedupe_key WHERE ns_id = ? AND job_id = ? AND scope = ? AND key_hash = ? AND expires_at > ?", ns, job, scope, keyHash, now).Scan(&existing, &body)
+	if err == nil {
+		return existing, body, nil
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return "", "", fmt.Errorf("read dedupe key: %w", err)
+	}
+	if _, err := b.tx.ExecContext(b.ctx, "DELETE FROM dedupe_key WHERE ns_id = ? AND job_id = ? AND scope = ? AND key_hash = ?", ns, job, scope, keyHash); err != nil {
+		return "", "", fmt.Errorf("replace dedupe key: %w", err)
+	}
+	if _, err := b.tx.ExecContext(b.ctx, "INSERT INTO dedupe_key (ns_id, job_id, scope, key_hash, body_hash, batch_id, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)", ns, job, scope, keyHash, bodyHash, batchID, expiresAt); err != nil {
+		return "", "", fmt.Errorf("reserve dedupe key: %w", err)
+	}
+	return "", "", nil
+}

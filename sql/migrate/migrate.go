@@ -1,0 +1,88 @@
+// Package migrate brings a database to the schema of this build: one set of
+// numbered files per dialect, run by goose under a lock.
+//
+// Files only expand the schema; what an older build needs is removed a release later, so
+// that two neighbouring builds can share one database during an upgrade.
+package migrate
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/pressly/goose/v3"
+)
+
+//go:embed mysql/*.sql sqlite/*.sql
+var files embed.FS //nolint:gochecknoglobals // embedded files
+
+// Dialects.
+const (
+	MySQL  = "mysql"
+	SQLite = "sqlite"
+)
+
+// lockName guards a migration against a second server that starts at the same moment.
+const lockName = "ax:migrate"
+
+// ErrNewer says that the database was migrated by a newer build.
+var ErrNewer = errors.New("the database schema is newer than this ax-server: start the newer build, or restore the backup made before the upgrade")
+
+// Up applies what is missing and returns the version reached. On MySQL it waits up to
+// 60 s for another server's migration. It is safe to call at every start; a half-applied file
+// is reported with its name.
+func Up(ctx context.Context, db *sql.DB, dialect string) (int64, error) {
+	if dialect == MySQL {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return 0, fmt.Errorf("migrate: %w", err)
+		}
+		defer func() { _ = conn.Close() }()
+		var got sql.NullInt64
+		if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, 60)", lockName).Scan(&got); err != nil {
+			return 0, fmt.Errorf("migrate: take lock: %w", err)
+		}
+		if got.Int64 != 1 {
+			return 0, errors.New("migrate: another server has been migrating this database for over 60 s")
+		}
+		defer func() { _, _ = conn.ExecContext(context.WithoutCancel(ctx), "SELECT RELEASE_LOCK(?)", lockName) }()
+	}
+	provider, err := newProvider(db, dialect)
+	if err != nil {
+		return 0, err
+	}
+	current, err := provider.GetDBVersion(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("migrate: read version: %w", err)
+	}
+	sources := provider.ListSources()
+	if newest := sources[len(sources)-1].Version; current > newest {
+		return current, fmt.Errorf("schema version %d, this build knows %d: %w", current, newest, ErrNewer)
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		return current, fmt.Errorf("migrate: %w", err)
+	}
+	return provider.GetDBVersion(ctx)
+}
+
+func newProvider(db *sql.DB, dialect string) (*goose.Provider, error) {
+	sub, err := fs.Sub(files, dialect)
+	if err != nil {
+		return nil, fmt.Errorf("migrate: %w", err)
+	}
+	d := goose.DialectMySQL
+	if dialect == SQLite {
+		d = goose.DialectSQLite3
+	}
+	provider, err := goose.NewProvider(d, db, sub)
+	if err != nil {
+		return nil, fmt.Errorf("migrate: %w", err)
+	}
+	return provider, nil
+}
+
+// Files returns the migration files of a dialect, for init.sql and for tests.
+func Files(dialect string) (fs.FS, error) { return fs.Sub(files, dialect) }
