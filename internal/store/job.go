@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/ax-scheduler/ax/internal/batch"
 	"github.com/ax-scheduler/ax/internal/job"
 	"github.com/ax-scheduler/ax/internal/schedule"
 )
@@ -265,3 +267,40 @@ func cronColumn(d job.Definition) string {
 }
 
 func durationMillis(d schedule.Duration) int64 { return time.Duration(d).Milliseconds() }
+
+// maxDefinitions bounds the definitions kept in memory.
+const maxDefinitions = 50_000
+
+// definitions keeps job versions in memory: they never change.
+type definitions struct {
+	mu  sync.RWMutex
+	all map[[2]int64]*job.Definition
+}
+
+// Definition is a job's definition as it was at a version. The answer is shared and must
+// not be changed. It comes from memory after the first time.
+func (s *Store) Definition(ctx context.Context, id, version int64) (*job.Definition, error) {
+	key := [2]int64{id, version}
+	s.definitions.mu.RLock()
+	d, ok := s.definitions.all[key]
+	s.definitions.mu.RUnlock()
+	if ok {
+		return d, nil
+	}
+	read, err := s.Version(ctx, id, version)
+	if err != nil {
+		return nil, err
+	}
+	s.definitions.mu.Lock()
+	defer s.definitions.mu.Unlock()
+	if s.definitions.all == nil || len(s.definitions.all) >= maxDefinitions {
+		s.definitions.all = map[[2]int64]*job.Definition{}
+	}
+	s.definitions.all[key] = &read
+	return &read, nil
+}
+
+// Wait makes it visible that batches are due and wait, and for what.
+func (b *Bucket) Wait(batches map[string]int, reason string) error {
+	return b.advanceBatches(batches, batch.EventDue, "reason = ?", reason)
+}

@@ -229,7 +229,7 @@ type Assignment struct {
 
 // Assign records which executor each execution goes to, before anything is sent, and
 // puts their batches in DISPATCHING. It returns the ids that were not SCHEDULED any more: they
-// must not be sent.
+// must not be sent; the value is true for those that do not exist at all.
 func (b *Bucket) Assign(list []Assignment, now int64) (refused map[int64]bool, err error) {
 	type worker struct {
 		id      int64
@@ -277,7 +277,7 @@ func (b *Bucket) Assign(list []Assignment, now int64) (refused map[int64]bool, e
 		refused = map[int64]bool{}
 		for _, a := range list {
 			if r, ok := rows[a.ID]; !ok || r.Status != batch.RunDispatching || r.DispatchedAt != now || r.WorkerID != a.Worker {
-				refused[a.ID] = true
+				refused[a.ID] = !ok
 			}
 		}
 	}

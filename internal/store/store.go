@@ -64,6 +64,7 @@ type Store struct {
 	sched, main, read *sql.DB
 	gw, gr            *gorm.DB
 	machine           *batch.Machine
+	definitions       definitions
 }
 
 // Config says which database.

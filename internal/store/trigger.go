@@ -164,3 +164,13 @@ func (b *Bucket) Dedupe(ns, job int64, scope, keyHash, bodyHash, batchID string,
 	}
 	return "", "", nil
 }
+
+// SweepDedupe deletes de-duplication keys that have expired, a few thousand at a time.
+func (s *Store) SweepDedupe(ctx context.Context, now int64) error {
+	if s.dialect == "sqlite" {
+		_, err := s.main.ExecContext(ctx, "DELETE FROM dedupe_key WHERE expires_at < ?", now)
+		return unavailable(err)
+	}
+	_, err := s.main.ExecContext(ctx, "DELETE FROM dedupe_key WHERE expires_at < ? LIMIT 5000", now)
+	return unavailable(err)
+}

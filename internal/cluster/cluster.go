@@ -1,0 +1,209 @@
+// Package cluster knows which buckets this replica owns: it announces the replica, takes
+// buckets that are free and gives them back.
+//
+// Owning is a belief; the proof is the fence that every scheduling transaction checks.
+// Whoever meets store.ErrFenced calls Lost.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/ax-scheduler/ax/internal/store"
+)
+
+// Timing of the replica's liveness (database time).
+const (
+	TTL        = 3 * time.Second
+	renewEvery = 500 * time.Millisecond
+	lookEvery  = 250 * time.Millisecond
+	// trust is the part of TTL for which the holder believes in its own renewal.
+	trust = TTL * 8 / 10
+)
+
+// Cluster is this replica's view. It is safe for concurrent use.
+type Cluster struct {
+	store   *store.Store
+	replica store.Replica
+	log     *slog.Logger
+	// taken is called with each new fence before the bucket counts as owned.
+	taken func(ctx context.Context, f store.Fence) error
+	// gone is called when a bucket is not owned any more.
+	gone func(f store.Fence)
+
+	mu       sync.RWMutex
+	owned    map[int]store.Fence
+	pending  map[int]store.Fence // taken in the database, not yet taken up
+	renewed  time.Time           // monotonic reading before the last good renewal was sent
+	draining bool
+}
+
+// New makes a cluster view. taken takes up a bucket (loads what is open in it) and gone
+// lets go of it; both are called from Run.
+func New(s *store.Store, r store.Replica, log *slog.Logger, taken func(ctx context.Context, f store.Fence) error, gone func(f store.Fence)) *Cluster {
+	return &Cluster{store: s, replica: r, log: log, taken: taken, gone: gone, owned: map[int]store.Fence{}, pending: map[int]store.Fence{}}
+}
+
+// Owned lists the fences of the buckets that this replica may act for, by bucket. It is empty
+// while the replica can not renew its liveness.
+func (c *Cluster) Owned() []store.Fence {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if time.Since(c.renewed) > trust {
+		return nil
+	}
+	out := make([]store.Fence, 0, len(c.owned))
+	for _, f := range c.owned {
+		out = append(out, f)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Bucket < out[j].Bucket })
+	return out
+}
+
+// Fence returns the fence of a bucket; ok is false when this replica does not own it.
+func (c *Cluster) Fence(bucket int) (f store.Fence, ok bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if time.Since(c.renewed) > trust {
+		return f, false
+	}
+	f, ok = c.owned[bucket]
+	return f, ok
+}
+
+// Lost lets a bucket go whose fence was refused by the database.
+func (c *Cluster) Lost(f store.Fence) {
+	c.mu.Lock()
+	held, ok := c.owned[f.Bucket]
+	if ok && held.Epoch == f.Epoch {
+		delete(c.owned, f.Bucket)
+	} else {
+		ok = false
+	}
+	c.mu.Unlock()
+	if ok {
+		c.log.Warn("bucket lost", slog.Int("bucket", f.Bucket), slog.Int64("epoch", f.Epoch)) //nolint:sloglint // no context: called from a failed transaction
+		c.gone(f)
+	}
+}
+
+// Run announces and takes until ctx ends; then it gives everything back.
+func (c *Cluster) Run(ctx context.Context) error {
+	renew := time.NewTicker(renewEvery)
+	defer renew.Stop()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	c.step(ctx, true)
+	for {
+		select {
+		case <-ctx.Done():
+			return c.leave(context.WithoutCancel(ctx))
+		case <-renew.C:
+			c.step(ctx, true)
+		case <-look.C:
+			c.step(ctx, false)
+		}
+	}
+}
+
+func (c *Cluster) step(ctx context.Context, renew bool) {
+	if _, err := c.RunOnce(ctx, renew); err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable) {
+		c.log.ErrorContext(ctx, "looking after buckets failed", slog.String("err", err.Error()))
+	}
+}
+
+// RunOnce announces this replica (when renew is set), takes what is free and takes it up. It returns how
+// many buckets are owned afterwards.
+func (c *Cluster) RunOnce(ctx context.Context, renew bool) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, TTL)
+	defer cancel()
+	if renew {
+		before := time.Now()
+		if err := c.store.Announce(ctx, c.replica, TTL); err != nil {
+			return len(c.Owned()), err
+		}
+		c.mu.Lock()
+		c.renewed = before
+		c.mu.Unlock()
+	}
+	c.mu.RLock()
+	all := len(c.owned)+len(c.pending) == store.Buckets
+	draining := c.draining
+	c.mu.RUnlock()
+	if !all && !draining {
+		fences, err := c.store.TakeFree(ctx, c.replica.ID)
+		c.mu.Lock()
+		for _, f := range fences {
+			c.pending[f.Bucket] = f
+		}
+		c.mu.Unlock()
+		if err != nil {
+			return len(c.Owned()), err
+		}
+	}
+	return len(c.Owned()), c.takeUp(ctx)
+}
+
+// takeUp loads what is open in each bucket that was taken. A bucket that can not be
+// loaded stays pending and is tried again: it is not acted for before that.
+func (c *Cluster) takeUp(ctx context.Context) error {
+	c.mu.RLock()
+	list := make([]store.Fence, 0, len(c.pending))
+	for _, f := range c.pending {
+		list = append(list, f)
+	}
+	c.mu.RUnlock()
+	sort.Slice(list, func(i, j int) bool { return list[i].Bucket < list[j].Bucket })
+	for _, f := range list {
+		err := c.taken(ctx, f)
+		if errors.Is(err, store.ErrFenced) {
+			c.mu.Lock()
+			delete(c.pending, f.Bucket)
+			c.mu.Unlock()
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		delete(c.pending, f.Bucket)
+		c.owned[f.Bucket] = f
+		c.mu.Unlock()
+	}
+	if len(list) > 0 {
+		c.log.InfoContext(ctx, "buckets taken", slog.Int("count", len(list)))
+	}
+	return nil
+}
+
+// leave gives every bucket back and removes the replica.
+func (c *Cluster) leave(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, TTL)
+	defer cancel()
+	c.mu.Lock()
+	c.draining = true
+	owned := c.owned
+	c.owned = map[int]store.Fence{}
+	c.mu.Unlock()
+	var errs error
+	for _, f := range owned {
+		c.gone(f)
+		errs = errors.Join(errs, c.store.Release(ctx, f))
+	}
+	return errors.Join(errs, c.store.Leave(ctx, c.replica.ID))
+}
+
+// Reload makes this replica read a bucket again before it acts for it: a transaction
+// ended in a way that leaves open what the database holds.
+func (c *Cluster) Reload(f store.Fence) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if held, ok := c.owned[f.Bucket]; ok && held.Epoch == f.Epoch {
+		delete(c.owned, f.Bucket)
+		c.pending[f.Bucket] = f
+	}
+}

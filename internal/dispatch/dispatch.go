@@ -1,0 +1,340 @@
+// Package dispatch sends ready executions to executors. It is the only client to them.
+//
+// It takes ready executions in order of score, lets routing choose among the executors that
+// registry holds for alive, makes the choice durable, posts the requests (many executions in one,
+// a few at a time per executor) and reports the answers. What an answer means is not its business:
+// that is package outcome.
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ax-scheduler/ax/internal/batch"
+	"github.com/ax-scheduler/ax/internal/clock"
+	"github.com/ax-scheduler/ax/internal/cluster"
+	"github.com/ax-scheduler/ax/internal/metric"
+	"github.com/ax-scheduler/ax/internal/outcome"
+	"github.com/ax-scheduler/ax/internal/protocol"
+	"github.com/ax-scheduler/ax/internal/ready"
+	"github.com/ax-scheduler/ax/internal/registry"
+	"github.com/ax-scheduler/ax/internal/routing"
+	"github.com/ax-scheduler/ax/internal/store"
+)
+
+// Settings of dispatch.
+type Settings struct {
+	// AckTimeout bounds one POST to an executor, connecting included. It is not the job's own
+	// timeout: an executor answers as soon as it has queued the run. Default 3s.
+	AckTimeout time.Duration
+	// ExecutorWait is how long an execution waits for an executor of its app to come before the
+	// attempt fails with the reason no_executor. Default 5s.
+	ExecutorWait time.Duration
+	// WaitLimit is how long an execution may wait for its turn before it fails. Default 30m.
+	WaitLimit time.Duration
+}
+
+const (
+	// passLimit bounds what one pass takes, so that its transaction stays short.
+	passLimit = 2000
+	// again is how soon a pass that left something waiting looks again.
+	again = 250 * time.Millisecond
+	// noteAfter is the wait after which READY and its reason are written.
+	noteAfter = 1000
+)
+
+// Dispatch moves work to executors.
+type Dispatch struct {
+	store    *store.Store
+	cluster  *cluster.Cluster
+	ready    *ready.Ready
+	registry *registry.Registry
+	outcome  *outcome.Outcome
+	router   *routing.Router
+	clock    clock.Clock
+	metrics  *metric.Metrics
+	log      *slog.Logger
+	client   *Client
+	settings Settings
+	origin   string // "[ax-<port>]" of the dispatch line
+
+	mu      sync.Mutex
+	senders map[int64]*sender
+	active  sync.WaitGroup
+}
+
+// Config is what a Dispatch needs.
+type Config struct {
+	Store    *store.Store
+	Cluster  *cluster.Cluster
+	Ready    *ready.Ready
+	Registry *registry.Registry
+	Outcome  *outcome.Outcome
+	Router   *routing.Router
+	Clock    clock.Clock
+	Metrics  *metric.Metrics
+	Log      *slog.Logger
+	Client   *Client
+	Settings Settings
+	Port     int
+}
+
+// New makes a Dispatch; Run makes it work.
+func New(c Config) *Dispatch {
+	return &Dispatch{
+		store: c.Store, cluster: c.Cluster, ready: c.Ready, registry: c.Registry, outcome: c.Outcome, router: c.Router, clock: c.Clock, metrics: c.Metrics, log: c.Log,
+		client: c.Client, settings: c.Settings, origin: "[ax-" + strconv.Itoa(c.Port) + "]", senders: map[int64]*sender{},
+	}
+}
+
+// Run dispatches until ctx ends, then waits for the requests on their way.
+func (d *Dispatch) Run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			d.active.Wait()
+			return nil
+		case <-timer.C:
+		case <-d.ready.Wake():
+		}
+		left, err := d.RunOnce(ctx, clock.Millis(d.clock))
+		if err != nil && ctx.Err() == nil {
+			d.log.WarnContext(ctx, "dispatch pass failed", slog.String("err", err.Error()))
+		}
+		timer.Reset(d.pause(left))
+	}
+}
+
+// pause is how long nothing needs to be done.
+func (d *Dispatch) pause(left bool) time.Duration {
+	wait := time.Minute
+	if next, ok := d.ready.Next(); ok {
+		// Up to the next millisecond boundary: one nanosecond early would be a pass for nothing.
+		wait = min(wait, time.UnixMilli(next).Sub(d.clock.Now()))
+	}
+	if left {
+		wait = min(wait, again)
+	}
+	return max(wait, 0)
+}
+
+// chosen is an execution with the executor that takes it.
+type chosen struct {
+	e      *ready.Execution
+	worker registry.Executor
+}
+
+// RunOnce moves what is due at now (ax time, milliseconds) to executors. left says that
+// something waits that may go soon.
+func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error) {
+	verdicts := d.ready.Due(now)
+	var errs error
+	if len(verdicts.Skips) > 0 {
+		errs = errors.Join(errs, d.outcome.Skip(ctx, verdicts.Skips))
+	}
+	for _, a := range verdicts.Cover {
+		if err := d.outcome.Cancel(ctx, a.Bucket, a.BatchID, outcome.ReasonCovered, nil); err != nil && !errors.Is(err, batch.ErrNotAllowed) {
+			errs = errors.Join(errs, err)
+		}
+	}
+	d.stop(ctx, d.ready.Stops())
+
+	var picked []chosen
+	var refused []*outcome.Report
+	waiting := map[int]map[string]map[string]int{} // bucket → reason → batches to note
+	taken := d.ready.Take(now, passLimit, func(e *ready.Execution) ready.Placement {
+		if _, ok := d.cluster.Fence(e.Batch.Bucket); !ok {
+			return ready.Blocked
+		}
+		worker, reason, final := d.pick(e, now)
+		switch {
+		case reason == "":
+			picked = append(picked, chosen{e, worker})
+			return ready.Taken
+		case final:
+			refused = append(refused, &outcome.Report{ExecutionID: e.ID, Event: batch.RunReject, Reason: reason, NoRetry: reason == outcome.ReasonNoHandler || reason == outcome.ReasonWaitTimeout})
+			return ready.Taken
+		}
+		if !e.Noted && now-e.ReadyAt >= noteAfter {
+			e.Noted = true
+			note(waiting, e, reason)
+		}
+		return ready.Blocked
+	})
+	if len(refused) > 0 {
+		d.outcome.Report(refused...)
+	}
+	errs = errors.Join(errs, d.noteWaiting(ctx, waiting), d.assign(ctx, picked, now))
+	return d.ready.Len() > 0 || taken == passLimit, errs
+}
+
+// pick chooses the executor for an execution. A reason other than "" says why none can take
+// it now; final means that waiting longer is no use.
+func (d *Dispatch) pick(e *ready.Execution, now int64) (worker registry.Executor, reason string, final bool) {
+	b := e.Batch
+	candidates, online, offered := d.registry.Candidates(b.AppID, b.JobID, b.Def.Handler, e.Avoid)
+	choice := d.router.Pick(routing.Request{
+		Strategy: b.Def.Routing.Strategy, Turn: b.Turn, Key: hashKey(b), Shard: e.Shard, Total: e.Batch.Total,
+	}, candidates)
+	if len(choice.Order) == 0 && len(e.Avoid) > 0 && offered {
+		// Only executors that failed it before are left: better there than not at all.
+		e.Avoid = nil
+		candidates, online, offered = d.registry.Candidates(b.AppID, b.JobID, b.Def.Handler, nil)
+		choice = d.router.Pick(routing.Request{Strategy: b.Def.Routing.Strategy, Turn: b.Turn, Key: hashKey(b), Shard: e.Shard, Total: e.Batch.Total}, candidates)
+	}
+	for _, id := range choice.Order {
+		if worker, ok := d.registry.Executor(id); ok {
+			d.log.Debug("executor chosen", slog.String("batch_id", b.ID), slog.Int64("execution_id", e.ID), slog.Any("choice", choice)) //nolint:sloglint // called under a lock, without a context
+			d.registry.Took(id, b.JobID, e.ID, now)
+			return worker, "", false
+		}
+	}
+	wait := time.Duration(now-e.ReadyAt) * time.Millisecond
+	switch {
+	case !online:
+		return worker, outcome.ReasonNoExecutor, wait >= d.settings.ExecutorWait
+	case !offered:
+		return worker, outcome.ReasonNoHandler, wait >= d.settings.ExecutorWait
+	}
+	if wait >= d.settings.WaitLimit {
+		return worker, outcome.ReasonWaitTimeout, true
+	}
+	return worker, outcome.ReasonFull, false
+}
+
+// hashKey is what consistentHash places: the value of a field of the parameters, or the
+// job when there is none.
+func hashKey(b *ready.Batch) string {
+	if field := b.Def.Routing.HashKey; field != "" {
+		var params map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(b.Params), &params); err == nil {
+			if v, ok := params[field]; ok {
+				return string(v)
+			}
+		}
+	}
+	return strconv.FormatInt(b.JobID, 10)
+}
+
+func note(waiting map[int]map[string]map[string]int, e *ready.Execution, reason string) {
+	b := e.Batch
+	if waiting[b.Bucket] == nil {
+		waiting[b.Bucket] = map[string]map[string]int{}
+	}
+	if waiting[b.Bucket][reason] == nil {
+		waiting[b.Bucket][reason] = map[string]int{}
+	}
+	waiting[b.Bucket][reason][b.ID] = b.Day
+}
+
+// noteWaiting makes it visible what batches wait for.
+func (d *Dispatch) noteWaiting(ctx context.Context, waiting map[int]map[string]map[string]int) error {
+	var errs error
+	for bucket, reasons := range waiting {
+		f, ok := d.cluster.Fence(bucket)
+		if !ok {
+			continue
+		}
+		err := d.store.InBucket(ctx, f, func(b *store.Bucket) error {
+			for reason, batches := range reasons {
+				if err := b.Wait(batches, "waiting_"+reason); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			d.outcome.Failed(f, err)
+			errs = errors.Join(errs, err)
+		}
+	}
+	return errs
+}
+
+// assign makes choices durable, bucket by bucket, and hands them to the senders.
+func (d *Dispatch) assign(ctx context.Context, picked []chosen, now int64) error {
+	buckets := map[int][]chosen{}
+	for _, c := range picked {
+		buckets[c.e.Batch.Bucket] = append(buckets[c.e.Batch.Bucket], c)
+	}
+	var errs error
+	for bucket, list := range buckets {
+		f, ok := d.cluster.Fence(bucket)
+		if !ok {
+			d.giveBack(list)
+			continue
+		}
+		assignments := make([]store.Assignment, len(list))
+		for i, c := range list {
+			assignments[i] = store.Assignment{ID: c.e.ID, BatchID: c.e.Batch.ID, Worker: c.worker.ID, Address: c.worker.Address, StartID: c.worker.StartID}
+		}
+		var gone map[int64]bool
+		err := d.store.InBucket(ctx, f, func(b *store.Bucket) error {
+			var err error
+			gone, err = b.Assign(assignments, now)
+			return err
+		})
+		if err != nil {
+			// What the database holds now is not known: the bucket is read again and gives
+			// these back, or knows them as assigned.
+			d.giveBack(list)
+			d.outcome.Failed(f, err)
+			errs = errors.Join(errs, err)
+			continue
+		}
+		perWorker := map[int64][]delivery{}
+		for _, c := range list {
+			if withdrawn, refused := gone[c.e.ID]; refused {
+				d.registry.Gave(c.worker.ID, c.e.ID)
+				if withdrawn {
+					d.ready.Ended(c.e.Batch.JobID, c.e.Batch.ID, now)
+				}
+				continue
+			}
+			perWorker[c.worker.ID] = append(perWorker[c.worker.ID], delivery{c, f.Epoch})
+		}
+		for worker, deliveries := range perWorker {
+			d.send(ctx, worker, deliveries)
+		}
+	}
+	return errs
+}
+
+func (d *Dispatch) giveBack(list []chosen) {
+	for _, c := range list {
+		d.registry.Gave(c.worker.ID, c.e.ID)
+	}
+}
+
+// stop tells executors to stop executions, each in its own request, and does not wait.
+func (d *Dispatch) stop(ctx context.Context, stops []ready.Stop) {
+	perWorker := map[int64][]ready.Stop{}
+	for _, s := range stops {
+		perWorker[s.WorkerID] = append(perWorker[s.WorkerID], s)
+	}
+	for id, list := range perWorker {
+		worker, ok := d.registry.Executor(id)
+		if !ok {
+			continue // the sweep ends them: their executor is not known any more
+		}
+		d.active.Go(func() {
+			refs := make([]protocol.Ref, len(list))
+			for i, s := range list {
+				refs[i] = protocol.Ref{BatchID: s.BatchID, ExecutionID: strconv.FormatInt(s.ExecutionID, 10), Reason: s.Reason}
+			}
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.settings.AckTimeout)
+			defer cancel()
+			if _, err := d.client.Kill(ctx, worker.Executor, refs); err != nil {
+				// Its next heartbeat is answered with what to stop.
+				d.log.WarnContext(ctx, "stop not delivered", slog.String("executor", worker.Address), slog.String("err", err.Error()))
+			}
+		})
+	}
+}

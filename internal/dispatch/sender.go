@@ -1,0 +1,221 @@
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/ax-scheduler/ax/internal/batch"
+	"github.com/ax-scheduler/ax/internal/egress"
+	"github.com/ax-scheduler/ax/internal/outcome"
+	"github.com/ax-scheduler/ax/internal/protocol"
+)
+
+const (
+	// inFlight bounds the requests to one executor at a time: a slow one holds up nobody else.
+	inFlight = 4
+	// perRequest bounds the executions of one request: 50 to 200 cost least each.
+	perRequest = 100
+	// maxBody keeps a request under the executor's limit of 1 MiB.
+	maxBody = 900 << 10
+	// resendFor is how long a request without an answer is repeated. After that the sweep decides.
+	resendFor = 60 * time.Second
+)
+
+// sender is what waits for one executor.
+type sender struct {
+	queue   []delivery
+	working int
+}
+
+type delivery struct {
+	chosen
+	epoch int64
+}
+
+// send queues assigned executions for their executor.
+func (d *Dispatch) send(ctx context.Context, worker int64, list []delivery) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.senders[worker]
+	if s == nil {
+		s = &sender{}
+		d.senders[worker] = s
+	}
+	s.queue = append(s.queue, list...)
+	// As many requests as the queue fills, and one at once however little there is.
+	for range min(inFlight-s.working, (len(s.queue)+perRequest-1)/perRequest) {
+		s.working++
+		d.active.Go(func() { d.work(ctx, worker) })
+	}
+}
+
+// work sends what waits for one executor until nothing does.
+func (d *Dispatch) work(ctx context.Context, worker int64) {
+	for {
+		d.mu.Lock()
+		s := d.senders[worker]
+		if len(s.queue) == 0 {
+			s.working--
+			if s.working == 0 {
+				delete(d.senders, worker)
+			}
+			d.mu.Unlock()
+			return
+		}
+		size, n := 0, 0
+		for n < len(s.queue) && n < perRequest {
+			b := s.queue[n].e.Batch
+			add := len(b.Params) + 600
+			if b.Event != nil {
+				add += len(*b.Event)
+			}
+			if n > 0 && size+add > maxBody {
+				break
+			}
+			size += add
+			n++
+		}
+		part := s.queue[:n:n]
+		s.queue = s.queue[n:]
+		d.mu.Unlock()
+		d.deliver(ctx, part)
+	}
+}
+
+// deliver posts one request and reports the answers. A request whose fate is not known
+// is repeated to the same executor, which knows what it has already.
+func (d *Dispatch) deliver(ctx context.Context, part []delivery) {
+	worker := part[0].worker
+	executions := make([]protocol.RunExecution, len(part))
+	lease := d.registry.Settings().Lease.Milliseconds()
+	for i, p := range part {
+		b := p.e.Batch
+		executions[i] = protocol.RunExecution{
+			BatchID: b.ID, ExecutionID: strconv.FormatInt(p.e.ID, 10), Fence: protocol.Fence{Attempt: p.e.Attempt, Epoch: p.epoch},
+			Job: protocol.RunJob{ID: strconv.FormatInt(b.JobID, 10), Name: b.Def.Name, Version: b.JobVersion}, Handler: b.Def.Handler, Params: b.Params,
+			ShardingID: p.e.Shard, ShardingTotal: b.Total, Attempt: p.e.Attempt, DueAt: b.DueAt, PlannedFor: b.PlannedFor, Zone: b.Zone,
+			TimeoutMs: time.Duration(b.Def.Timeout).Milliseconds(), LeaseMs: lease, Trigger: b.Kind, Event: b.Event, TraceID: batch.TraceID(b.ID, p.e.ID),
+		}
+	}
+	started := time.Now()
+	uncertain := false
+	wait := 500 * time.Millisecond
+	for {
+		sentAt := time.Now()
+		now := d.clock.Now().UnixMilli()
+		attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.settings.AckTimeout)
+		answers, err := d.client.Run(attempt, worker.Executor, executions)
+		cancel()
+		d.metrics.DispatchTime.Observe(time.Since(sentAt).Seconds())
+		if err == nil {
+			d.metrics.DispatchTries.WithLabelValues("answered").Inc()
+			d.answered(ctx, part, answers, now)
+			return
+		}
+		d.metrics.DispatchTries.WithLabelValues(egress.Coarse(err)).Inc()
+		d.log.WarnContext(ctx, "dispatch failed", slog.String("executor", worker.Address), slog.Int("executions", len(part)), slog.String("err", err.Error()))
+		if egress.Refused(err) {
+			d.registry.Suspect(ctx, worker.ID)
+			if !uncertain {
+				d.back(part, egress.Coarse(err))
+				return
+			}
+		}
+		var status *StatusError
+		if asStatus(err, &status) && status.Code != 503 {
+			// It answered, and took nothing.
+			reports := make([]*outcome.Report, len(part))
+			for i, p := range part {
+				reports[i] = &outcome.Report{ExecutionID: p.e.ID, Event: batch.RunReject, Reason: outcome.ReasonExecutorErr, Avoid: worker.ID}
+			}
+			d.outcome.Report(reports...)
+			return
+		}
+		uncertain = true
+		word := d.registry.Word(worker.ID, worker.StartID, part[0].e.ID)
+		if word.Gone || time.Since(started) > resendFor {
+			return // the sweep decides: whether it arrived is not known
+		}
+		timer := time.NewTimer(wait + rand.N(wait/2))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return // the rows say DISPATCHING; the next owner asks the executor
+		}
+		wait = min(wait*2, 8*time.Second)
+	}
+}
+
+// back takes executions back that certainly did not arrive.
+func (d *Dispatch) back(part []delivery, reason string) {
+	reports := make([]*outcome.Report, len(part))
+	for i, p := range part {
+		reports[i] = &outcome.Report{ExecutionID: p.e.ID, Event: batch.RunUnassign, Reason: reason, Avoid: p.worker.ID}
+	}
+	d.outcome.Report(reports...)
+}
+
+// answered reports what the executor said of each execution. sentAt is the ax time of the
+// request, from which the trigger error is measured.
+func (d *Dispatch) answered(ctx context.Context, part []delivery, answers []protocol.Answer, sentAt int64) {
+	said := make(map[string]string, len(answers))
+	for _, a := range answers {
+		said[a.ExecutionID] = a.Answer
+	}
+	reports := make([]*outcome.Report, 0, len(part))
+	for _, p := range part {
+		b := p.e.Batch
+		r := &outcome.Report{ExecutionID: p.e.ID, Event: batch.RunReject, Avoid: p.worker.ID}
+		switch said[strconv.FormatInt(p.e.ID, 10)] {
+		case protocol.Accepted, protocol.Duplicate:
+			r.Event = batch.RunAccept
+			d.metrics.Triggers.WithLabelValues(b.Def.App).Inc()
+			if p.e.Attempt == 1 {
+				d.metrics.Lateness.WithLabelValues(b.Kind).Observe(float64(max(sentAt-b.DueAt, 0)) / 1000)
+			}
+			if d.log.Enabled(ctx, slog.LevelInfo) {
+				d.log.InfoContext(ctx, d.origin+" task="+strconv.FormatInt(b.JobID, 10)+" instance="+b.ID+" dispatch to worker="+p.worker.Address, //nolint:sloglint // P25 fixes this line's form
+					slog.Int64("execution_id", p.e.ID), slog.Int("shard", p.e.Shard), slog.Int("attempt", p.e.Attempt), slog.String("trace_id", batch.TraceID(b.ID, p.e.ID)))
+			}
+		case protocol.Full:
+			r.Reason = outcome.ReasonFull
+		case protocol.NoHandler:
+			r.Reason = outcome.ReasonNoHandler
+		case protocol.Draining:
+			r.Reason = outcome.ReasonDraining
+		case protocol.Stale:
+			r.Event, r.Reason = batch.RunLose, outcome.ReasonStale
+		default:
+			r.Reason = outcome.ReasonExecutorErr
+		}
+		reports = append(reports, r)
+	}
+	d.outcome.Report(reports...)
+}
+
+// Working counts the requests on their way; for metrics.
+func (d *Dispatch) Working() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := 0
+	for _, s := range d.senders {
+		n += s.working
+	}
+	return n
+}
+
+// Queued counts the executions that are assigned and wait to be sent; for metrics.
+func (d *Dispatch) Queued() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := 0
+	for _, s := range d.senders {
+		n += len(s.queue)
+	}
+	return n
+}
+

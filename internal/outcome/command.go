@@ -1,0 +1,334 @@
+package outcome
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+
+	"github.com/ax-scheduler/ax/internal/batch"
+	"github.com/ax-scheduler/ax/internal/clock"
+	"github.com/ax-scheduler/ax/internal/ready"
+	"github.com/ax-scheduler/ax/internal/store"
+)
+
+// newPass starts the work of one transaction.
+func (o *Outcome) newPass(ctx context.Context, b *store.Bucket, bucket int) *pass {
+	return &pass{o: o, b: b, ctx: ctx, now: clock.Millis(o.clock), bucket: bucket, closing: map[closing][]string{}}
+}
+
+// Cancel ends a batch by hand or for the sake of the next one (reason). What waits is
+// cancelled at once, retries included; what runs is asked to stop, and the batch ends when its
+// executors have confirmed. batch.ErrNotAllowed: it has ended already. The audit entry, when there
+// is one, is written in the same transaction.
+func (o *Outcome) Cancel(ctx context.Context, bucket int, id, reason string, entry *store.AuditEntry) error {
+	_, day, ok := batch.ParseID(id)
+	if !ok {
+		return store.ErrNotFound
+	}
+	f, ok := o.cluster.Fence(bucket)
+	if !ok {
+		return ErrNotOwner
+	}
+	var p *pass
+	var stops []ready.Stop
+	err := o.store.InBucket(ctx, f, func(b *store.Bucket) error {
+		stops = nil
+		p = o.newPass(ctx, b, bucket)
+		heads, err := b.Heads(map[string]int{id: day})
+		if err != nil {
+			return err
+		}
+		head, ok := heads[id]
+		if !ok {
+			return store.ErrNotFound
+		}
+		if head.State.Final() {
+			return fmt.Errorf("batch is %s: %w", head.State, batch.ErrNotAllowed)
+		}
+		shards, err := b.LatestAttempts(id, day)
+		if err != nil {
+			return err
+		}
+		var reports []*Report
+		var running []int64
+		for _, row := range shards {
+			switch {
+			case row.Status.Final():
+			case row.Status == batch.RunScheduled:
+				reports = append(reports, &Report{ExecutionID: row.ID, Event: batch.RunCancel, Reason: reason})
+			default:
+				running = append(running, row.ID)
+				stops = append(stops, ready.Stop{WorkerID: row.WorkerID, ExecutionID: row.ID, BatchID: id, Bucket: bucket, Reason: reason})
+			}
+		}
+		if err := p.run(reports); err != nil {
+			return err
+		}
+		if err := b.Stopping(running, reason, p.now); err != nil {
+			return err
+		}
+		if err := b.AddEvents([]store.EventRow{{NS: head.NS, Day: day, BatchID: id, At: p.now, Kind: "cancel_asked", Detail: reason}}); err != nil {
+			return err
+		}
+		if entry != nil {
+			return b.Audit(entry)
+		}
+		return nil
+	})
+	if err != nil {
+		if !errors.Is(err, batch.ErrNotAllowed) && !errors.Is(err, store.ErrNotFound) {
+			o.Failed(f, err)
+		}
+		return err
+	}
+	p.after()
+	o.ready.AskStop(stops...)
+	return nil
+}
+
+// Retry tries the failed shards of a batch that has ended again, by hand: each gets a new
+// attempt with a full budget of retries; shards that succeeded are left alone. It returns how many
+// shards are tried again. batch.ErrNotAllowed: it has not ended, or it succeeded.
+func (o *Outcome) Retry(ctx context.Context, bucket int, id string, entry *store.AuditEntry) (int, error) {
+	_, day, ok := batch.ParseID(id)
+	if !ok {
+		return 0, store.ErrNotFound
+	}
+	f, ok := o.cluster.Fence(bucket)
+	if !ok {
+		return 0, ErrNotOwner
+	}
+	var head store.BatchHead
+	var rows []store.ExecutionRow
+	now := clock.Millis(o.clock)
+	err := o.store.InBucket(ctx, f, func(b *store.Bucket) error {
+		rows = nil
+		heads, err := b.Heads(map[string]int{id: day})
+		if err != nil {
+			return err
+		}
+		var found bool
+		if head, found = heads[id]; !found {
+			return store.ErrNotFound
+		}
+		shards, err := b.LatestAttempts(id, day)
+		if err != nil {
+			return err
+		}
+		for _, s := range shards {
+			if s.Status == batch.RunSucceeded {
+				continue
+			}
+			rows = append(rows, store.ExecutionRow{
+				Day: day, NS: s.NS, JobID: s.JobID, BatchID: id, Shard: s.Shard, Total: s.Total, Attempt: s.Attempt + 1, Moves: s.Attempt,
+				Status: batch.RunScheduled, TriggerTime: s.TriggerTime, NotBefore: now,
+			})
+		}
+		if err := b.AdvanceBatch(head, batch.EventReopen, "retried_by_hand", ""); err != nil {
+			return err
+		}
+		if err := b.Reopened(head, len(rows)); err != nil {
+			return err
+		}
+		first := b.TakeSequence(len(rows))
+		for i := range rows {
+			rows[i].ID = batch.ExecutionID(day, bucket, first+int64(i))
+		}
+		if err := b.InsertExecutions(rows); err != nil {
+			return err
+		}
+		if err := b.AddEvents([]store.EventRow{{NS: head.NS, Day: day, BatchID: id, At: now, Kind: "retry_by_hand", Detail: strconv.Itoa(len(rows)) + " shards"}}); err != nil {
+			return err
+		}
+		return b.Audit(entry)
+	})
+	if err != nil {
+		if !errors.Is(err, batch.ErrNotAllowed) && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrStale) {
+			o.Failed(f, err)
+		}
+		return 0, err
+	}
+	shared, err := o.Batch(ctx, head, bucket)
+	if err != nil {
+		o.reload(bucket)
+		return len(rows), nil //nolint:nilerr // the rows are durable; the bucket is read again
+	}
+	shared.Admitted = true
+	o.ready.Active(ready.Active{BatchID: id, Day: day, Bucket: bucket, NS: head.NS, JobID: head.JobID})
+	list := make([]*ready.Execution, len(rows))
+	for i, r := range rows {
+		list[i] = &ready.Execution{Batch: shared, ID: r.ID, Shard: r.Shard, Attempt: r.Attempt, Moves: r.Moves, NotBefore: now}
+	}
+	o.ready.Add(list...)
+	return len(rows), nil
+}
+
+// Skip ends firings that their job's concurrency policy decided against.
+func (o *Outcome) Skip(ctx context.Context, skips []ready.Skip) error {
+	buckets := map[int][]ready.Skip{}
+	for _, s := range skips {
+		b := s.Executions[0].Batch.Bucket
+		buckets[b] = append(buckets[b], s)
+	}
+	var errs error
+	for bucket, list := range buckets {
+		f, ok := o.cluster.Fence(bucket)
+		if !ok {
+			continue // the new owner decides again
+		}
+		now := clock.Millis(o.clock)
+		planned := false
+		err := o.store.InBucket(ctx, f, func(b *store.Bucket) error {
+			reasons := map[string]map[string]int{}
+			var endings []store.Ending
+			for _, s := range list {
+				head := s.Executions[0].Batch
+				if reasons[s.Reason] == nil {
+					reasons[s.Reason] = map[string]int{}
+				}
+				reasons[s.Reason][head.ID] = head.Day
+				if head.Kind == "fixedDelay" && head.TriggerNo > 0 {
+					// Nothing will end that could plan the next one.
+					again, err := b.SetFixedDelay(head.JobID, head.TriggerNo, now)
+					if err != nil {
+						return err
+					}
+					planned = planned || again
+				}
+				for _, e := range s.Executions {
+					endings = append(endings, store.Ending{ID: e.ID, Status: batch.RunCancelled, Error: s.Reason, Duration: -1})
+				}
+			}
+			if err := b.End(endings, now); err != nil {
+				return err
+			}
+			for reason, batches := range reasons {
+				if err := b.EndBatches(batches, batch.EventSkip, reason, "", 0, 0, now); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			o.Failed(f, err)
+			errs = errors.Join(errs, err)
+			continue
+		}
+		for _, s := range list {
+			head := s.Executions[0].Batch
+			o.metrics.Fates.WithLabelValues("skipped", s.Reason).Inc()
+			o.ended(store.BatchHead{ID: head.ID, Day: head.Day, NS: head.NS, JobID: head.JobID, JobVersion: head.JobVersion, Kind: head.Kind, TriggerNo: head.TriggerNo}, batch.Skipped)
+		}
+		if planned {
+			o.planned()
+		}
+	}
+	return errs
+}
+
+// Stop asks executions that have run too long to stop.
+func (o *Outcome) Stop(ctx context.Context, bucket int, rows []store.Execution, reason string) error {
+	f, ok := o.cluster.Fence(bucket)
+	if !ok {
+		return ErrNotOwner
+	}
+	ids := make([]int64, len(rows))
+	stops := make([]ready.Stop, len(rows))
+	events := make([]store.EventRow, len(rows))
+	now := clock.Millis(o.clock)
+	for i, row := range rows {
+		ids[i] = row.ID
+		stops[i] = ready.Stop{WorkerID: row.WorkerID, ExecutionID: row.ID, BatchID: row.BatchID, Bucket: bucket, Reason: reason}
+		events[i] = store.EventRow{NS: row.NS, Day: row.Day, BatchID: row.BatchID, ExecutionID: row.ID, At: now, Kind: "stop_asked", Detail: reason}
+	}
+	err := o.store.InBucket(ctx, f, func(b *store.Bucket) error {
+		if err := b.Stopping(ids, reason, now); err != nil {
+			return err
+		}
+		return b.AddEvents(events)
+	})
+	if err != nil {
+		o.Failed(f, err)
+		return err
+	}
+	o.ready.AskStop(stops...)
+	return nil
+}
+
+// TakeUp fills memory with what is open in a bucket that this replica has taken: what
+// waits goes to package ready, what an executor may be running is UNKNOWN until it reports.
+func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
+	o.ready.Drop(f.Bucket)
+	const page = 2000
+	shared := map[string]*ready.Batch{}
+	var waiting []*ready.Execution
+	var after int64
+	for {
+		rows, err := o.store.Open(ctx, f.Bucket, after, page)
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			break
+		}
+		after = rows[len(rows)-1].ID
+		ids := map[string]int{}
+		for _, row := range rows {
+			ids[row.BatchID] = row.Day
+		}
+		heads, err := o.store.BatchHeads(ctx, ids)
+		if err != nil {
+			return err
+		}
+		var doubt []int64
+		doubted := map[string]int{}
+		for _, row := range rows {
+			head, ok := heads[row.BatchID]
+			if !ok || !row.Status.Valid() || !head.State.Valid() {
+				continue // a state of a newer release: left alone
+			}
+			b := shared[row.BatchID]
+			if b == nil {
+				if b, err = o.Batch(ctx, head, f.Bucket); errors.Is(err, store.ErrNotFound) {
+					o.log.ErrorContext(ctx, "open execution without a definition", slog.Int64("execution_id", row.ID), slog.Int64("job_id", row.JobID))
+					continue
+				} else if err != nil {
+					return err
+				}
+				shared[row.BatchID] = b
+				if head.State != batch.Delayed || row.Attempt > 1 || row.Status != batch.RunScheduled {
+					b.Admitted = true
+					o.ready.Active(ready.Active{BatchID: head.ID, Day: head.Day, Bucket: f.Bucket, NS: head.NS, JobID: head.JobID})
+				}
+			}
+			if row.Status == batch.RunScheduled {
+				waiting = append(waiting, &ready.Execution{Batch: b, ID: row.ID, Shard: row.Shard, Attempt: row.Attempt, Moves: row.Moves, NotBefore: row.NotBefore})
+				continue
+			}
+			o.registry.Took(row.WorkerID, row.JobID, row.ID, row.DispatchedAt)
+			if row.Status == batch.RunStopping {
+				o.ready.AskStop(ready.Stop{WorkerID: row.WorkerID, ExecutionID: row.ID, BatchID: row.BatchID, Bucket: f.Bucket, Reason: row.StopReason})
+				continue
+			}
+			if row.Status != batch.RunUnknown {
+				doubt = append(doubt, row.ID)
+				doubted[row.BatchID] = row.Day
+			}
+		}
+		if len(doubt) > 0 {
+			if err := o.store.InBucket(ctx, f, func(b *store.Bucket) error { return b.Doubt(doubt, doubted) }); err != nil {
+				return err
+			}
+		}
+		if len(rows) < page {
+			break
+		}
+	}
+	o.ready.Add(waiting...)
+	if len(waiting) > 0 {
+		o.log.InfoContext(ctx, "open executions taken up", slog.Int("bucket", f.Bucket), slog.Int("waiting", len(waiting)))
+	}
+	return nil
+}

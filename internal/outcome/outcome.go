@@ -1,0 +1,774 @@
+// Package outcome is the one place where an execution or a batch ends.
+//
+// Everything that tells of an execution comes here as a report: the executor's answer to a
+// dispatch, its result, the sweep's verdict that it is lost. Reports that have piled up are made
+// durable together, one transaction per bucket under its fence; then retries go to package ready and
+// whoever waits for the commit is answered.
+package outcome
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ax-scheduler/ax/internal/batch"
+	"github.com/ax-scheduler/ax/internal/clock"
+	"github.com/ax-scheduler/ax/internal/cluster"
+	"github.com/ax-scheduler/ax/internal/job"
+	"github.com/ax-scheduler/ax/internal/metric"
+	"github.com/ax-scheduler/ax/internal/protocol"
+	"github.com/ax-scheduler/ax/internal/ready"
+	"github.com/ax-scheduler/ax/internal/registry"
+	"github.com/ax-scheduler/ax/internal/store"
+)
+
+// ErrNotOwner says that another replica owns the namespace's bucket, or nobody does
+// right now: try again.
+var ErrNotOwner = errors.New("this server does not own the namespace now: try again")
+
+// ErrBusy says that too many reports wait for their commit: try again later.
+var ErrBusy = errors.New("too many results are waiting to be written: try again later")
+
+const (
+	// queueLimit bounds the reports that wait for their commit.
+	queueLimit = 100_000
+	// groupLimit bounds one transaction.
+	groupLimit = 2000
+	// maxRejections and maxLosses bound the moves of one shard that are not its own fault.
+	maxRejections = 30
+	maxLosses     = 5
+)
+
+// Reasons that a batch or an event carries. The console has a sentence for each in
+// both languages.
+const (
+	ReasonNoExecutor  = "no_executor"
+	ReasonNoHandler   = "no_handler"
+	ReasonFull        = "executor_full"
+	ReasonDraining    = "executor_draining"
+	ReasonGone        = "executor_gone"
+	ReasonUnheard     = "executor_does_not_know_it"
+	ReasonLease       = "lease_lapsed"
+	ReasonStale       = "newer_attempt_known"
+	ReasonTimeout     = "timed_out"
+	ReasonCancelled   = "cancelled_by_hand"
+	ReasonCovered     = "covered_by_next"
+	ReasonFailed      = "handler_failed"
+	ReasonShards      = "shards_failed"
+	ReasonMoves       = "too_many_moves"
+	ReasonWaitTimeout = "waited_too_long"
+	ReasonExecutorErr = "executor_answer_not_understood"
+)
+
+// Report tells of one execution.
+type Report struct {
+	ExecutionID int64
+	Event       batch.RunEvent
+	Reason      string
+	// Result is set when an executor reported the end.
+	Result *protocol.Result
+	// Avoid is the executor that a next attempt should not go to.
+	Avoid int64
+	// NoRetry: the failure can not heal.
+	NoRetry bool
+	// Unconfirmed: the executor did not confirm that it stopped.
+	Unconfirmed bool
+	// From is the namespace that the report must belong to; 0 = not checked (it comes from inside).
+	From int64
+
+	done   func(answer string, err error)
+	answer string
+}
+
+// Outcome ends things. It is safe for concurrent use.
+type Outcome struct {
+	store    *store.Store
+	cluster  *cluster.Cluster
+	ready    *ready.Ready
+	registry *registry.Registry
+	clock    clock.Clock
+	metrics  *metric.Metrics
+	log      *slog.Logger
+	machine  *batch.Machine
+	// planned is called when a fixed-delay trigger got its next due time.
+	planned func()
+	// ended is called after the commit for each batch that has ended.
+	ended func(h store.BatchHead, state batch.State)
+
+	mu    sync.Mutex
+	queue []*Report
+	wake  chan struct{}
+}
+
+// Config is what an Outcome needs.
+type Config struct {
+	Store    *store.Store
+	Cluster  *cluster.Cluster
+	Ready    *ready.Ready
+	Registry *registry.Registry
+	Clock    clock.Clock
+	Metrics  *metric.Metrics
+	Log      *slog.Logger
+	Planned  func()
+	Ended    func(h store.BatchHead, state batch.State)
+}
+
+// New makes an Outcome; Run makes it work.
+func New(c Config) *Outcome {
+	if c.Ended == nil {
+		c.Ended = func(store.BatchHead, batch.State) {}
+	}
+	return &Outcome{store: c.Store, cluster: c.Cluster, ready: c.Ready, registry: c.Registry, clock: c.Clock, metrics: c.Metrics, log: c.Log, machine: batch.NewMachine(), planned: c.Planned, ended: c.Ended, wake: make(chan struct{}, 1)}
+}
+
+// Report hands in reports without waiting for their commit.
+func (o *Outcome) Report(list ...*Report) {
+	for _, r := range list {
+		r.done = func(string, error) {}
+	}
+	// Reports from inside are bounded by what is in flight and must not be dropped.
+	o.push(list, false)
+}
+
+// Record hands in reports and waits until they are durable. It returns an answer for each in
+// order (protocol.Recorded, Repeated, Late, Unknown), or the error because of which some are not durable.
+func (o *Outcome) Record(ctx context.Context, list []*Report) ([]string, error) {
+	answers := make([]string, len(list))
+	errs := make(chan error, len(list))
+	for i, r := range list {
+		r.done = func(answer string, err error) {
+			answers[i] = answer
+			errs <- err
+		}
+	}
+	if !o.push(list, true) {
+		return nil, ErrBusy
+	}
+	for range list {
+		select {
+		case err := <-errs:
+			if err != nil {
+				return nil, err
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return answers, nil
+}
+
+func (o *Outcome) push(list []*Report, bounded bool) bool {
+	o.mu.Lock()
+	if bounded && len(o.queue)+len(list) > queueLimit {
+		o.mu.Unlock()
+		return false
+	}
+	o.queue = append(o.queue, list...)
+	o.mu.Unlock()
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// Run writes reports until ctx ends, then what is left once more.
+func (o *Outcome) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+			defer cancel()
+			for o.RunOnce(last) > 0 {
+			}
+			return nil
+		case <-o.wake:
+			for o.RunOnce(ctx) > 0 && ctx.Err() == nil {
+			}
+		}
+	}
+}
+
+// RunOnce writes what has piled up, and returns how many reports it took.
+func (o *Outcome) RunOnce(ctx context.Context) int {
+	o.mu.Lock()
+	n := min(len(o.queue), groupLimit)
+	part := o.queue[:n:n]
+	o.queue = o.queue[n:]
+	if len(o.queue) == 0 {
+		o.queue = nil
+	}
+	o.mu.Unlock()
+	if n == 0 {
+		return 0
+	}
+	buckets := map[int][]*Report{}
+	for _, r := range part {
+		b := batch.ExecutionBucket(r.ExecutionID)
+		buckets[b] = append(buckets[b], r)
+	}
+	var wait sync.WaitGroup
+	for bucket, list := range buckets {
+		wait.Go(func() { o.write(ctx, bucket, list) })
+	}
+	wait.Wait()
+	return n
+}
+
+func (o *Outcome) write(ctx context.Context, bucket int, list []*Report) {
+	f, ok := o.cluster.Fence(bucket)
+	if !ok {
+		finish(list, ErrNotOwner)
+		return
+	}
+	now := clock.Millis(o.clock)
+	var p *pass
+	err := o.store.InBucket(ctx, f, func(b *store.Bucket) error {
+		p = &pass{o: o, b: b, ctx: ctx, now: now, bucket: bucket, closing: map[closing][]string{}}
+		return p.run(list)
+	})
+	if err != nil {
+		o.Failed(f, err)
+		o.log.WarnContext(ctx, "reports not written", slog.Int("bucket", bucket), slog.Int("count", len(list)), slog.String("err", err.Error()))
+		finish(list, err)
+		return
+	}
+	p.after()
+	finish(list, nil)
+}
+
+// Failed draws the consequence of a scheduling transaction that did not succeed: a
+// bucket whose fence was refused is let go, another error leaves open what the database holds, so the
+// bucket is read again.
+func (o *Outcome) Failed(f store.Fence, err error) {
+	if errors.Is(err, store.ErrFenced) {
+		o.metrics.StaleFences.WithLabelValues("bucket").Inc()
+		o.cluster.Lost(f)
+		return
+	}
+	o.cluster.Reload(f)
+}
+
+func finish(list []*Report, err error) {
+	for _, r := range list {
+		r.done(r.answer, err)
+	}
+}
+
+// closing is how a group of batches ends.
+type closing struct {
+	event        batch.Event
+	reason       string
+	detail       string
+	done, failed int
+}
+
+// pass is one transaction's work.
+type pass struct {
+	o      *Outcome
+	b      *store.Bucket
+	ctx    context.Context //nolint:containedctx // lives only inside one transaction
+	now    int64
+	bucket int
+
+	rows  map[int64]store.Execution
+	heads map[string]store.BatchHead
+
+	accepted []store.Accepted
+	unassign []int64
+	endings  []store.Ending
+	events   []store.EventRow
+	inserts  []store.ExecutionRow
+	retries  []retry
+	gave     [][2]int64 // executor and execution: accounts to relieve
+	requeue  []requeued
+	closing  map[closing][]string
+	closed   []closedBatch
+	counted  map[string]*count
+	planned  bool
+}
+
+type retry struct {
+	row   store.ExecutionRow
+	avoid int64
+}
+
+type requeued struct {
+	row   store.Execution
+	avoid int64
+}
+
+type closedBatch struct {
+	head  store.BatchHead
+	state batch.State
+}
+
+type count struct {
+	done, failed int
+	timedOut     bool
+	cancelled    bool
+	reason       string
+	detail       string
+}
+
+func (p *pass) run(list []*Report) error {
+	ids := make([]int64, 0, len(list))
+	for _, r := range list {
+		ids = append(ids, r.ExecutionID)
+	}
+	var err error
+	if p.rows, err = p.b.Executions(ids); err != nil {
+		return err
+	}
+	batches := map[string]int{}
+	for _, row := range p.rows {
+		batches[row.BatchID] = row.Day
+	}
+	if p.heads, err = p.b.Heads(batches); err != nil {
+		return err
+	}
+	p.counted = map[string]*count{}
+	for _, r := range list {
+		if err := p.take(r); err != nil {
+			return err
+		}
+	}
+	if err := p.conclude(); err != nil {
+		return err
+	}
+	return p.write()
+}
+
+// take decides on one report.
+func (p *pass) take(r *Report) error {
+	row, ok := p.rows[r.ExecutionID]
+	if !ok || r.From != 0 && row.NS != r.From || r.Result != nil && r.Result.BatchID != row.BatchID {
+		r.answer = protocol.Unknown
+		return nil
+	}
+	r.answer = protocol.Recorded
+	if row.Status.Final() {
+		p.late(r, row)
+		return nil
+	}
+	event := r.Event
+	if r.Result != nil && r.Result.State == string(batch.RunCancelled) && row.StopReason == ReasonTimeout {
+		event = batch.RunTimeOut // it was the time limit that stopped it
+	}
+	to, err := p.o.machine.NextRun(row.Status, event)
+	if err != nil {
+		r.answer = protocol.Late
+		p.event(row, "refused_transition", fmt.Sprintf("%s in %s", event, row.Status))
+		return nil
+	}
+	switch event {
+	case batch.RunAccept, batch.RunSee:
+		p.accepted = append(p.accepted, store.Accepted{ID: row.ID, BatchID: row.BatchID})
+		row.Status = to
+		p.rows[row.ID] = row
+		return nil
+	case batch.RunUnassign:
+		p.unassign = append(p.unassign, row.ID)
+		p.requeue = append(p.requeue, requeued{row, r.Avoid})
+		p.gave = append(p.gave, [2]int64{row.WorkerID, row.ID})
+		row.Status = to
+		p.rows[row.ID] = row
+		p.event(row, "not_delivered", r.Reason)
+		return nil
+	default:
+	}
+	return p.end(r, row, to)
+}
+
+// late keeps what came after the end: nothing changes by it.
+func (p *pass) late(r *Report, row store.Execution) {
+	if r.Result == nil {
+		return // the inside view was behind
+	}
+	// An execution that would not stop kept its place until now.
+	p.gave = append(p.gave, [2]int64{row.WorkerID, row.ID})
+	if string(row.Status) == r.Result.State {
+		r.answer = protocol.Repeated
+		p.o.metrics.Duplicates.WithLabelValues("result").Inc()
+		return
+	}
+	r.answer = protocol.Late
+	p.o.metrics.StaleFences.WithLabelValues("result").Inc()
+	p.event(row, "late_result", fmt.Sprintf("%s after %s: %s", r.Result.State, row.Status, r.Result.Message))
+}
+
+func (p *pass) event(row store.Execution, kind, detail string) {
+	p.events = append(p.events, store.EventRow{NS: row.NS, Day: row.Day, BatchID: row.BatchID, ExecutionID: row.ID, At: p.now, Kind: kind, Detail: detail})
+}
+
+// end writes the end of an attempt and decides what follows for its shard.
+func (p *pass) end(r *Report, row store.Execution, to batch.Run) error {
+	e := store.Ending{ID: row.ID, Status: to, Duration: -1, StopConfirmed: row.StopAskedAt > 0 && !r.Unconfirmed}
+	noRetry := r.NoRetry
+	if res := r.Result; res != nil {
+		e.Error, e.Result, e.Duration, e.Waited, e.PeakMemoryMB = "", res.Result, max(res.DurationMs, 0), max(res.WaitedMs, 0), res.PeakMemoryMB
+		if to != batch.RunSucceeded || res.Message != "" {
+			e.Error = clip(res.Message, 4000)
+		}
+		noRetry = noRetry || res.NoRetry
+	} else {
+		e.Error = r.Reason
+	}
+	p.endings = append(p.endings, e)
+	if row.WorkerID != 0 && !r.Unconfirmed {
+		p.gave = append(p.gave, [2]int64{row.WorkerID, row.ID})
+	}
+	row.Status = to
+	p.rows[row.ID] = row
+
+	head, ok := p.heads[row.BatchID]
+	if !ok {
+		return fmt.Errorf("execution %d has no batch %s", row.ID, row.BatchID)
+	}
+	c := p.counted[row.BatchID]
+	if c == nil {
+		c = &count{}
+		p.counted[row.BatchID] = c
+	}
+	if to == batch.RunSucceeded {
+		c.done++
+		return nil
+	}
+	next, reason, err := p.next(r, row, head, to, noRetry)
+	if err != nil {
+		return err
+	}
+	if next != nil {
+		p.retries = append(p.retries, *next)
+		p.event(row, "retry", fmt.Sprintf("attempt %d follows at %s: %s", next.row.Attempt, time.UnixMilli(next.row.NotBefore).UTC().Format(time.RFC3339Nano), reason))
+		return nil
+	}
+	c.done++
+	c.failed++
+	c.reason, c.detail = reason, e.Error
+	c.timedOut = c.timedOut || to == batch.RunTimedOut
+	c.cancelled = c.cancelled || to == batch.RunCancelled
+	return nil
+}
+
+// next decides whether the shard is tried again: the attempt that follows, or nil and the
+// reason why there is none.
+func (p *pass) next(r *Report, row store.Execution, head store.BatchHead, to batch.Run, noRetry bool) (*retry, string, error) {
+	if head.State.Final() {
+		return nil, ReasonCancelled, nil
+	}
+	n := store.ExecutionRow{
+		Day: row.Day, NS: row.NS, JobID: row.JobID, BatchID: row.BatchID, Shard: row.Shard, Total: row.Total, Attempt: row.Attempt + 1, Moves: row.Moves,
+		Status: batch.RunScheduled, TriggerTime: row.TriggerTime, NotBefore: p.now,
+	}
+	avoid := r.Avoid
+	if row.StopReason == ReasonCancelled || row.StopReason == ReasonCovered {
+		return nil, row.StopReason, nil // somebody wanted it to end; however it ended, it stays ended
+	}
+	switch to {
+	case batch.RunCancelled:
+		if r.Reason != "" {
+			return nil, r.Reason, nil
+		}
+		return nil, ReasonCancelled, nil
+	case batch.RunRejected:
+		reason := r.Reason
+		if r.Result != nil {
+			reason = ReasonDraining
+		}
+		if reason == ReasonNoExecutor {
+			break // waiting for an executor was the attempt
+		}
+		if noRetry {
+			return nil, reason, nil
+		}
+		if row.Moves >= maxRejections {
+			return nil, ReasonMoves, nil
+		}
+		n.Moves++
+		n.NotBefore += min(int64(200)<<min(row.Moves, 5), 5000)
+		return &retry{n, avoid}, reason, nil
+	case batch.RunLost:
+		if row.Moves >= maxLosses {
+			return nil, ReasonMoves, nil
+		}
+		n.Moves++
+		return &retry{n, row.WorkerID}, r.Reason, nil
+	default:
+	}
+	reason := r.Reason
+	switch {
+	case to == batch.RunTimedOut:
+		reason = ReasonTimeout
+	case reason == "":
+		reason = ReasonFailed
+	}
+	if noRetry {
+		return nil, reason, nil
+	}
+	def, err := p.o.store.Definition(p.ctx, head.JobID, head.JobVersion)
+	if err != nil {
+		return nil, "", fmt.Errorf("definition of job %d version %d: %w", head.JobID, head.JobVersion, err)
+	}
+	wait, again := def.Retry.Delay(row.Attempt - row.Moves)
+	if !again {
+		return nil, reason, nil
+	}
+	n.NotBefore += wait.Milliseconds()
+	if avoid == 0 {
+		avoid = row.WorkerID // elsewhere, when there is another executor
+	}
+	return &retry{n, avoid}, reason, nil
+}
+
+// conclude decides which batches have ended with this pass.
+func (p *pass) conclude() error {
+	waiting := map[string]bool{}
+	for _, r := range p.retries {
+		waiting[r.row.BatchID] = true
+	}
+	for id, c := range p.counted {
+		head := p.heads[id]
+		if c.done == 0 {
+			if head.Total == 1 && waiting[id] {
+				to, err := p.o.machine.Next(head.State, batch.EventRetry)
+				if err == nil && to != head.State {
+					if err := p.b.AdvanceBatch(head, batch.EventRetry, "retry_waits", ""); err != nil && !errors.Is(err, store.ErrStale) {
+						return err
+					}
+				}
+			}
+			continue
+		}
+		if head.Done+c.done < head.Total {
+			if err := p.b.CountShards(id, head.Day, c.done, c.failed); err != nil {
+				return err
+			}
+			continue
+		}
+		k := closing{event: batch.EventSucceed, done: c.done, failed: c.failed}
+		state := batch.Succeeded
+		if failed := head.FailedN + c.failed; failed > 0 {
+			if head.Total > 1 {
+				// The shards that ended before count too.
+				if err := p.earlier(head, c); err != nil {
+					return err
+				}
+			}
+			k.event, state = batch.EventFail, batch.Failed
+			switch {
+			case c.cancelled:
+				k.event, state = batch.EventCancel, batch.Cancelled
+			case c.timedOut && failed == 1:
+				k.event, state = batch.EventTimeOut, batch.TimedOut
+			}
+			k.reason, k.detail = c.reason, clip(c.detail, 500)
+			if head.Total > 1 && state != batch.Cancelled {
+				k.reason, k.detail = ReasonShards, fmt.Sprintf("%d of %d: %s", failed, head.Total, clip(c.detail, 400))
+			}
+		}
+		p.closing[k] = append(p.closing[k], id)
+		p.closed = append(p.closed, closedBatch{head, state})
+	}
+	return nil
+}
+
+// earlier looks at the shards of a batch that ended in transactions before this one.
+func (p *pass) earlier(head store.BatchHead, c *count) error {
+	shards, err := p.b.LatestAttempts(head.ID, head.Day)
+	if err != nil {
+		return err
+	}
+	for _, row := range shards {
+		if row.Status == batch.RunCancelled || row.StopReason == ReasonCancelled || row.StopReason == ReasonCovered {
+			c.cancelled = true
+			if c.reason == "" {
+				c.reason = row.StopReason
+			}
+		}
+		c.timedOut = c.timedOut || row.Status == batch.RunTimedOut
+	}
+	if c.cancelled && c.reason == "" {
+		c.reason = ReasonCancelled
+	}
+	return nil
+}
+
+func (p *pass) write() error {
+	if len(p.accepted) > 0 {
+		if err := p.b.Accept(p.accepted, p.now, p.now+p.o.registry.Settings().Lease.Milliseconds()); err != nil {
+			return err
+		}
+	}
+	if len(p.unassign) > 0 {
+		batches := map[string]int{}
+		for _, r := range p.requeue {
+			batches[r.row.BatchID] = r.row.Day
+		}
+		if err := p.b.Unassign(p.unassign, batches); err != nil {
+			return err
+		}
+	}
+	if err := p.b.End(p.endings, p.now); err != nil {
+		return err
+	}
+	for k, ids := range p.closing {
+		batches := make(map[string]int, len(ids))
+		for _, id := range ids {
+			batches[id] = p.heads[id].Day
+		}
+		if err := p.b.EndBatches(batches, k.event, k.reason, k.detail, k.done, k.failed, p.now); err != nil {
+			return err
+		}
+	}
+	if len(p.retries) > 0 {
+		first := p.b.TakeSequence(len(p.retries))
+		for i := range p.retries {
+			r := &p.retries[i].row
+			r.ID = batch.ExecutionID(r.Day, p.bucket, first+int64(i))
+			p.inserts = append(p.inserts, *r)
+		}
+		if err := p.b.InsertExecutions(p.inserts); err != nil {
+			return err
+		}
+	}
+	for _, c := range p.closed {
+		if c.head.Kind == "fixedDelay" && c.head.TriggerNo > 0 {
+			planned, err := p.b.SetFixedDelay(c.head.JobID, c.head.TriggerNo, p.now)
+			if err != nil {
+				return err
+			}
+			p.planned = p.planned || planned
+		}
+	}
+	return p.b.AddEvents(p.events)
+}
+
+// after tells memory what has been committed.
+func (p *pass) after() {
+	for _, g := range p.gave {
+		p.o.registry.Gave(g[0], g[1])
+	}
+	for _, c := range p.closed {
+		p.o.ready.Ended(c.head.JobID, c.head.ID, p.now)
+		p.o.metrics.Transitions.WithLabelValues(string(c.state)).Inc()
+		p.o.ended(c.head, c.state)
+		if c.state != batch.Succeeded && c.state != batch.Cancelled {
+			if def, err := p.o.store.Definition(p.ctx, c.head.JobID, c.head.JobVersion); err == nil {
+				p.o.metrics.Failures.WithLabelValues(def.App).Inc()
+			}
+		}
+	}
+	if p.planned {
+		p.o.planned()
+	}
+	var again []*ready.Execution
+	for _, r := range p.retries {
+		e, err := p.o.Waiting(p.ctx, p.heads[r.row.BatchID], p.bucket, store.Execution{
+			ID: r.row.ID, Shard: r.row.Shard, Attempt: r.row.Attempt, Moves: r.row.Moves, NotBefore: r.row.NotBefore, JobID: r.row.JobID, NS: r.row.NS, BatchID: r.row.BatchID, Day: r.row.Day,
+		}, r.avoid)
+		if err != nil {
+			p.o.log.ErrorContext(p.ctx, "retry not queued", slog.Int64("execution_id", r.row.ID), slog.String("err", err.Error()))
+			p.o.reload(p.bucket)
+			return
+		}
+		again = append(again, e)
+	}
+	for _, r := range p.requeue {
+		e, err := p.o.Waiting(p.ctx, p.heads[r.row.BatchID], p.bucket, r.row, r.avoid)
+		if err != nil {
+			p.o.log.ErrorContext(p.ctx, "execution not queued", slog.Int64("execution_id", r.row.ID), slog.String("err", err.Error()))
+			p.o.reload(p.bucket)
+			return
+		}
+		e.NotBefore = p.now
+		again = append(again, e)
+	}
+	p.o.ready.Add(again...)
+}
+
+func (o *Outcome) reload(bucket int) {
+	if f, ok := o.cluster.Fence(bucket); ok {
+		o.cluster.Reload(f)
+	}
+}
+
+// Waiting makes the form in which package ready holds an execution, from its rows.
+func (o *Outcome) Waiting(ctx context.Context, h store.BatchHead, bucket int, row store.Execution, avoid int64) (*ready.Execution, error) {
+	b, err := o.Batch(ctx, h, bucket)
+	if err != nil {
+		return nil, err
+	}
+	e := &ready.Execution{Batch: b, ID: row.ID, Shard: row.Shard, Attempt: row.Attempt, Moves: row.Moves, NotBefore: row.NotBefore}
+	if avoid != 0 {
+		e.Avoid = []int64{avoid}
+	}
+	return e, nil
+}
+
+// Batch makes the form in which package ready holds a batch, from its row.
+func (o *Outcome) Batch(ctx context.Context, h store.BatchHead, bucket int) (*ready.Batch, error) {
+	def, err := o.store.Definition(ctx, h.JobID, h.JobVersion)
+	if err != nil {
+		return nil, fmt.Errorf("definition of job %d version %d: %w", h.JobID, h.JobVersion, err)
+	}
+	app, err := o.store.AppByName(ctx, h.NS, def.App)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, fmt.Errorf("app %s: %w", def.App, err)
+	}
+	b := &ready.Batch{
+		ID: h.ID, Day: h.Day, Bucket: bucket, NS: h.NS, JobID: h.JobID, JobVersion: h.JobVersion, AppID: app.ID, Def: def, TriggerNo: h.TriggerNo, Kind: h.Kind,
+		DueAt: h.DueAt, PlannedFor: h.PlannedFor, Params: def.Params, Event: h.Event, Zone: ZoneOf(def, h.TriggerNo), Priority: h.Priority, Total: h.Total, Turn: uint64(h.DueAt / 1000),
+	}
+	if h.Params != nil {
+		b.Params = *h.Params
+	}
+	return b, nil
+}
+
+// ZoneOf is the zone of a job's trigger, or the job's first, or the default.
+func ZoneOf(def *job.Definition, no int) string {
+	zone := "Asia/Shanghai"
+	for i, t := range def.Triggers {
+		if i == 0 || t.No == no {
+			if t.Zone != "" {
+				zone = t.Zone
+			}
+			if t.No == no {
+				break
+			}
+		}
+	}
+	return zone
+}
+
+// FromResult makes the report of an executor's result.
+func FromResult(ns int64, r protocol.Result) (*Report, bool) {
+	id, err := strconv.ParseInt(r.ExecutionID, 10, 64)
+	if err != nil || id <= 0 {
+		return nil, false
+	}
+	events := map[string]batch.RunEvent{
+		"SUCCEEDED": batch.RunSucceed, "FAILED": batch.RunFail, "TIMED_OUT": batch.RunTimeOut, "CANCELLED": batch.RunCancel, "REJECTED": batch.RunReject,
+	}
+	event, ok := events[r.State]
+	if !ok {
+		return nil, false
+	}
+	return &Report{ExecutionID: id, Event: event, Result: &r, From: ns}, true
+}
+
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	end := n
+	for end > 0 && s[end]&0xC0 == 0x80 {
+		end--
+	}
+	return s[:end] + "…"
+}

@@ -1,0 +1,473 @@
+// Package ready holds what this replica has to do next, in memory: executions whose time
+// is ahead (in the wheel), executions that wait for their turn (one queue per namespace,
+// ordered by score), and stops that executors have to be told of.
+//
+// It only reminds. Every execution in it has its row in the store before it comes here, and a
+// new owner of a bucket fills its own from the rows. Packages trigger and outcome put things in,
+// dispatch takes them out.
+package ready
+
+import (
+	"sync"
+	"time"
+
+	"github.com/ax-scheduler/ax/internal/job"
+	"github.com/ax-scheduler/ax/internal/quota"
+	"github.com/ax-scheduler/ax/internal/wheel"
+)
+
+// Batch is what the executions of one firing share.
+type Batch struct {
+	ID         string
+	Day        int
+	Bucket     int
+	NS         int64
+	JobID      int64
+	JobVersion int64
+	AppID      int64
+	Def        *job.Definition
+	TriggerNo  int
+	Kind       string
+	DueAt      int64
+	PlannedFor int64
+	Params     string
+	Event      *string
+	Zone       string
+	Priority   int
+	Total      int
+	// Turn is the job's count of firings, from which round robin starts.
+	Turn uint64
+	// Admitted is set once the job's concurrency policy let it in.
+	Admitted bool
+}
+
+// Execution is one attempt that waits.
+type Execution struct {
+	Batch     *Batch
+	ID        int64
+	Shard     int
+	Attempt   int
+	Moves     int
+	NotBefore int64
+	// ReadyAt is since when it waits for its turn.
+	ReadyAt int64
+	// Avoid are executors that it should not go to again: they refused it or could not be reached.
+	Avoid []int64
+	// Noted says that its waiting was made visible.
+	Noted bool
+}
+
+// Skip is a firing that the job's concurrency policy decided against.
+type Skip struct {
+	Executions []*Execution
+	Reason     string
+}
+
+// Stop asks that one execution be stopped.
+type Stop struct {
+	WorkerID    int64
+	ExecutionID int64
+	BatchID     string
+	Bucket      int
+	Reason      string
+}
+
+// Verdicts is what admission decided: the caller makes it durable.
+type Verdicts struct {
+	Skips []Skip
+	// Cover lists running batches that have to make room.
+	Cover []Active
+}
+
+// Active is a batch that counts against its job's limit.
+type Active struct {
+	BatchID string
+	Day     int
+	Bucket  int
+	NS      int64
+	JobID   int64
+}
+
+// Reasons of a skip. The console has a sentence for each in both languages.
+const (
+	ReasonStillRunning = "overlap_running"
+	ReasonQueueFull    = "overlap_queue_full"
+	ReasonCovered      = "overlap_covered"
+)
+
+type group struct {
+	list []*Execution
+}
+
+type jobState struct {
+	active  map[string]Active
+	waiting []group
+	covered bool
+}
+
+type tenant struct {
+	apps map[int64]*quota.Queue[*Execution]
+}
+
+// Ready is safe for concurrent use.
+type Ready struct {
+	mu      sync.Mutex
+	wheel   *wheel.Wheel
+	slots   []group // values of the wheel point here
+	free    []uint32
+	jobs    map[int64]*jobState
+	tenants map[int64]*tenant
+	order   []int64 // namespaces in turn
+	stops   []Stop
+	wake    chan struct{}
+}
+
+// New makes an empty one whose wheel starts at now.
+func New(now time.Time) *Ready {
+	return &Ready{wheel: wheel.New(now.UnixMilli()), jobs: map[int64]*jobState{}, tenants: map[int64]*tenant{}, wake: make(chan struct{}, 1)}
+}
+
+// Wake signals that there may be something to do earlier than Next said.
+func (r *Ready) Wake() <-chan struct{} { return r.wake }
+
+// Nudge makes Wake fire.
+func (r *Ready) Nudge() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Add puts executions in. Those of one batch that are due together must stand together
+// in the list.
+func (r *Ready) Add(list ...*Execution) {
+	if len(list) == 0 {
+		return
+	}
+	r.mu.Lock()
+	for start := 0; start < len(list); {
+		end := start + 1
+		for end < len(list) && list[end].Batch == list[start].Batch && list[end].NotBefore == list[start].NotBefore {
+			end++
+		}
+		r.insert(group{list: list[start:end:end]})
+		start = end
+	}
+	r.mu.Unlock()
+	r.Nudge()
+}
+
+func (r *Ready) insert(g group) {
+	var slot uint32
+	if n := len(r.free); n > 0 {
+		slot = r.free[n-1]
+		r.free = r.free[:n-1]
+		r.slots[slot] = g
+	} else {
+		slot = uint32(len(r.slots))
+		r.slots = append(r.slots, g)
+	}
+	r.wheel.Insert(g.list[0].NotBefore, uint64(slot))
+}
+
+// Next is the next moment at which Due has something to do; ok is false when nothing waits in the wheel.
+func (r *Ready) Next() (ms int64, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wheel.Next()
+}
+
+// Due moves what is due at now from the wheel to the queues, as far as each job's
+// concurrency policy lets it.
+func (r *Ready) Due(now int64) Verdicts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var v Verdicts
+	for _, value := range r.wheel.Advance(now, nil) {
+		slot := uint32(value)
+		g := r.slots[slot]
+		r.slots[slot] = group{}
+		r.free = append(r.free, slot)
+		if len(g.list) > 0 {
+			r.admit(g, now, &v)
+		}
+	}
+	return v
+}
+
+func (r *Ready) state(jobID int64) *jobState {
+	s, ok := r.jobs[jobID]
+	if !ok {
+		s = &jobState{active: map[string]Active{}}
+		r.jobs[jobID] = s
+	}
+	return s
+}
+
+func (r *Ready) admit(g group, now int64, v *Verdicts) {
+	b := g.list[0].Batch
+	s := r.state(b.JobID)
+	if _, active := s.active[b.ID]; active {
+		r.enqueue(g, now)
+		return
+	}
+	limit := b.Def.Concurrency.Max
+	if b.Def.Concurrency.Policy == job.OverlapAllow && limit == 0 || len(s.active) < limit && len(s.waiting) == 0 {
+		r.activate(s, g, now)
+		return
+	}
+	switch b.Def.Concurrency.Policy {
+	case job.OverlapQueueOne:
+		if len(s.waiting) > 0 {
+			v.Skips = append(v.Skips, Skip{g.list, ReasonQueueFull})
+			return
+		}
+		s.waiting = append(s.waiting, g)
+	case job.OverlapQueueAll, job.OverlapAllow:
+		if len(s.waiting) >= job.QueueLimit {
+			v.Skips = append(v.Skips, Skip{g.list, ReasonQueueFull})
+			return
+		}
+		s.waiting = append(s.waiting, g)
+	case job.OverlapCover:
+		for _, w := range s.waiting {
+			v.Skips = append(v.Skips, Skip{w.list, ReasonCovered})
+		}
+		s.waiting = append(s.waiting[:0], g)
+		if !s.covered {
+			s.covered = true
+			for _, a := range s.active {
+				v.Cover = append(v.Cover, a)
+			}
+		}
+	default:
+		v.Skips = append(v.Skips, Skip{g.list, ReasonStillRunning})
+	}
+}
+
+func (r *Ready) activate(s *jobState, g group, now int64) {
+	b := g.list[0].Batch
+	s.active[b.ID] = Active{BatchID: b.ID, Day: b.Day, Bucket: b.Bucket, NS: b.NS, JobID: b.JobID}
+	b.Admitted = true
+	r.enqueue(g, now)
+}
+
+func (r *Ready) enqueue(g group, now int64) {
+	for _, e := range g.list {
+		t, ok := r.tenants[e.Batch.NS]
+		if !ok {
+			t = &tenant{apps: map[int64]*quota.Queue[*Execution]{}}
+			r.tenants[e.Batch.NS] = t
+			r.order = append(r.order, e.Batch.NS)
+		}
+		q, ok := t.apps[e.Batch.AppID]
+		if !ok {
+			q = &quota.Queue[*Execution]{}
+			t.apps[e.Batch.AppID] = q
+		}
+		if e.ReadyAt == 0 {
+			e.ReadyAt = now
+		}
+		q.Push(quota.Entry[*Execution]{Level: e.Batch.Priority, SubmitAt: e.Batch.DueAt, ReadyAt: e.ReadyAt, Value: e})
+	}
+}
+
+// Active counts a batch as running, for a new owner that finds it so.
+func (r *Ready) Active(a Active) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state(a.JobID).active[a.BatchID] = a
+}
+
+// Ended tells that a batch is final, so that the next one of its job may start.
+func (r *Ready) Ended(jobID int64, batchID string, now int64) {
+	r.mu.Lock()
+	s, ok := r.jobs[jobID]
+	if !ok {
+		r.mu.Unlock()
+		return
+	}
+	delete(s.active, batchID)
+	admitted := false
+	for len(s.waiting) > 0 {
+		g := s.waiting[0]
+		b := g.list[0].Batch
+		if b.ID == batchID { // it was cancelled while it waited
+			s.waiting = s.waiting[1:]
+			continue
+		}
+		limit := b.Def.Concurrency.Max
+		if limit > 0 && len(s.active) >= limit {
+			break
+		}
+		s.waiting = s.waiting[1:]
+		r.activate(s, g, now)
+		admitted = true
+	}
+	if len(s.active) == 0 {
+		s.covered = false
+		if len(s.waiting) == 0 {
+			delete(r.jobs, jobID)
+		}
+	}
+	r.mu.Unlock()
+	if admitted {
+		r.Nudge()
+	}
+}
+
+// Placement is what Take's caller did with an execution.
+type Placement int
+
+// Placements.
+const (
+	Taken   Placement = iota // it is the caller's now
+	Blocked                  // nobody of its app can take anything now: leave the app's queue alone for this pass
+)
+
+// Take offers what waits, one namespace after the other and in each by score, until
+// max were taken or everything that is left is blocked. place is called under the lock and must
+// not call back.
+func (r *Ready) Take(now int64, limit int, place func(*Execution) Placement) (taken int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	blocked := map[int64]bool{}
+	for progress := true; progress && taken < limit; {
+		progress = false
+		for _, ns := range r.order {
+			if taken >= limit {
+				break
+			}
+			app, ok := best(r.tenants[ns], blocked, now)
+			if !ok {
+				continue
+			}
+			q := r.tenants[ns].apps[app]
+			head, _ := q.Peek(now)
+			if place(head.Value) == Blocked {
+				blocked[app] = true
+				progress = true // another app of this namespace may go
+				continue
+			}
+			q.Pop(now)
+			taken++
+			progress = true
+			if q.Len() == 0 {
+				delete(r.tenants[ns].apps, app)
+			}
+		}
+	}
+	if len(r.order) > 1 { // the next pass begins with the next namespace
+		r.order = append(r.order[1:], r.order[0])
+	}
+	return taken
+}
+
+func best(t *tenant, blocked map[int64]bool, now int64) (app int64, ok bool) {
+	top := 0.0
+	for id, q := range t.apps {
+		if blocked[id] {
+			continue
+		}
+		e, found := q.Peek(now)
+		if !found {
+			continue
+		}
+		if s := quota.Score(e.Level, e.SubmitAt, e.ReadyAt, now); !ok || s > top {
+			app, top, ok = id, s, true
+		}
+	}
+	return app, ok
+}
+
+// Waiting is how many executions wait for their turn in a namespace.
+func (r *Ready) Waiting(ns int64) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	if t, ok := r.tenants[ns]; ok {
+		for _, q := range t.apps {
+			n += q.Len()
+		}
+	}
+	return n
+}
+
+// Len is how many executions wait for their turn, over all namespaces.
+func (r *Ready) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, t := range r.tenants {
+		for _, q := range t.apps {
+			n += q.Len()
+		}
+	}
+	return n
+}
+
+// AskStop notes that executors have to be told to stop something.
+func (r *Ready) AskStop(list ...Stop) {
+	if len(list) == 0 {
+		return
+	}
+	r.mu.Lock()
+	r.stops = append(r.stops, list...)
+	r.mu.Unlock()
+	r.Nudge()
+}
+
+// Stops takes the stops that were asked for.
+func (r *Ready) Stops() []Stop {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := r.stops
+	r.stops = nil
+	return out
+}
+
+// Drop forgets everything of a bucket: another replica owns it, or its rows have to be
+// read again.
+func (r *Ready) Drop(bucket int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.slots {
+		if l := r.slots[i].list; len(l) > 0 && l[0].Batch.Bucket == bucket {
+			// The wheel's entry stays and meets an empty group when it is due.
+			r.slots[i] = group{list: nil}
+		}
+	}
+	for id, s := range r.jobs {
+		for b, a := range s.active {
+			if a.Bucket == bucket {
+				delete(s.active, b)
+			}
+		}
+		kept := s.waiting[:0]
+		for _, g := range s.waiting {
+			if g.list[0].Batch.Bucket != bucket {
+				kept = append(kept, g)
+			}
+		}
+		s.waiting = kept
+		if len(s.active) == 0 && len(s.waiting) == 0 {
+			delete(r.jobs, id)
+		}
+	}
+	for ns, t := range r.tenants {
+		for app, q := range t.apps {
+			if e, ok := q.Peek(0); ok && e.Value.Batch.Bucket == bucket {
+				delete(t.apps, app)
+			}
+		}
+		if len(t.apps) == 0 {
+			delete(r.tenants, ns)
+			for i, o := range r.order {
+				if o == ns {
+					r.order = append(r.order[:i], r.order[i+1:]...)
+					break
+				}
+			}
+		}
+	}
+}

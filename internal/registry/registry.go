@@ -1,0 +1,594 @@
+// Package registry knows the executors that are alive: heartbeats come in, the list of
+// candidates and what each is running go out.
+//
+// It lives in memory; what changes of the membership (not each heartbeat) is written to the
+// store, so that a restarted server knows whom to wait for. Package executorapi feeds it,
+// dispatch and sweep read it.
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"sort"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ax-scheduler/ax/internal/clock"
+	"github.com/ax-scheduler/ax/internal/egress"
+	"github.com/ax-scheduler/ax/internal/protocol"
+	"github.com/ax-scheduler/ax/internal/routing"
+	"github.com/ax-scheduler/ax/internal/store"
+)
+
+// Settings of the registry.
+type Settings struct {
+	// Heartbeat is how often executors report. Default 10s.
+	Heartbeat time.Duration
+	// ProbeDelay is how long a suspect executor (three heartbeats missed) is left alone before it
+	// is asked. Default 15s.
+	ProbeDelay time.Duration
+	// Lease is how long a running execution is left alone while its executor can not be
+	// reached. Default 10m.
+	Lease time.Duration
+}
+
+const (
+	missedBeats = 3
+	// refusedProbes is how many refused connections in a row say that the process is gone. A
+	// paused process does not refuse: its kernel still answers.
+	refusedProbes = 2
+	probeTimeout  = 3 * time.Second
+	challengers   = 8
+	forgetAfter   = 24 * time.Hour
+)
+
+// Reasons of a state. The console has a sentence for each in both languages.
+const (
+	ReasonChallenge   = "challenge_pending"
+	ReasonUnreachable = "address_unreachable"
+	ReasonBlocked     = "address_blocked"
+	ReasonForeign     = "address_foreign"
+	ReasonBadAddress  = "address_invalid"
+	ReasonSilent      = "heartbeats_missed"
+	ReasonGone        = "process_gone"
+	ReasonLeft        = "left"
+	ReasonDraining    = "draining"
+)
+
+// Prober asks an executor whether it lives. dispatch makes it: it is the one client to executors.
+type Prober func(ctx context.Context, e store.Executor, nonce string) (protocol.Probed, error)
+
+// Executor is one as the registry sees it.
+type Executor struct {
+	store.Executor
+	Handlers []protocol.Handler
+	Labels   map[string]string
+	// BeatAt is when it was last heard of, by this process's monotonic clock.
+	BeatAt time.Time
+	// Beats counts heartbeats since this server took it up.
+	Beats int
+	Busy  int
+	// Gone says that its process is known not to exist any more.
+	Gone bool
+
+	running   map[int64]runInfo
+	holds     map[int64]struct{} // executions that we have given it
+	suspectAt time.Time
+	refused   int
+	probing   bool
+	probeAt   time.Time
+}
+
+type runInfo struct {
+	ranMs int64
+	at    time.Time
+}
+
+type use struct {
+	count int64
+	last  int64
+}
+
+// Registry is safe for concurrent use.
+type Registry struct {
+	store    *store.Store
+	clock    clock.Clock
+	log      *slog.Logger
+	settings Settings
+	probe    Prober
+	slots    chan struct{}
+	// changed is called when an executor becomes able to take work.
+	changed func()
+
+	mu   sync.RWMutex
+	byID map[int64]*Executor
+	uses map[int64]map[int64]use // job → executor → use
+}
+
+// New makes an empty registry. changed is called when capacity has come.
+func New(s *store.Store, c clock.Clock, log *slog.Logger, settings Settings, probe Prober, changed func()) *Registry {
+	return &Registry{store: s, clock: c, log: log, settings: settings, probe: probe, changed: changed, slots: make(chan struct{}, challengers), byID: map[int64]*Executor{}, uses: map[int64]map[int64]use{}}
+}
+
+// Settings returns the settings.
+func (r *Registry) Settings() Settings { return r.settings }
+
+// Load takes up the persisted membership, each with a full grace from now.
+func (r *Registry) Load(ctx context.Context) error {
+	list, err := r.store.Executors(ctx, 0)
+	if err != nil {
+		return fmt.Errorf("load executors: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range list {
+		if _, ok := r.byID[e.ID]; ok {
+			continue
+		}
+		x := &Executor{Executor: e, BeatAt: time.Now(), running: map[int64]runInfo{}, holds: map[int64]struct{}{}}
+		_ = json.Unmarshal([]byte(e.Handlers), &x.Handlers)
+		_ = json.Unmarshal([]byte(e.Labels), &x.Labels)
+		r.byID[e.ID] = x
+	}
+	return nil
+}
+
+// ErrInstance says that a message names an executor that its sender is not.
+var ErrInstance = errors.New("this instance is not the sender's: register again")
+
+// Beat takes a registration or heartbeat. It answers what the server thinks of the executor.
+// A new process is written to the store before it is answered; its address is then challenged in the background.
+func (r *Registry) Beat(ctx context.Context, app store.App, m protocol.Register) (Executor, error) {
+	now := clock.Millis(r.clock)
+	if err := checkAddress(m.Address); err != nil {
+		return Executor{Executor: store.Executor{State: store.ExecutorRefused, Reason: ReasonBadAddress}}, nil
+	}
+	labels, err := json.Marshal(m.Labels)
+	if err != nil {
+		return Executor{}, fmt.Errorf("labels: %w", err)
+	}
+	handlers, err := json.Marshal(m.Handlers)
+	if err != nil {
+		return Executor{}, fmt.Errorf("handlers: %w", err)
+	}
+	r.mu.Lock()
+	x := r.find(app.ID, m.Address)
+	if x != nil && x.StartID != m.StartID {
+		// Another process answers at this address: what the old one ran is known to be gone.
+		x.Gone, x.State, x.Reason = true, store.ExecutorOffline, ReasonGone
+		x = nil
+	}
+	if x == nil {
+		r.mu.Unlock()
+		row := store.Executor{NSID: app.NSID, AppID: app.ID, AppName: app.Name, Address: m.Address, StartID: m.StartID, State: store.ExecutorPending, Reason: ReasonChallenge,
+			Labels: string(labels), Handlers: string(handlers), CPU: m.CPU, MemoryMB: m.MemoryMB, Slots: max(m.Slots, 1), SDK: limit(m.SDK, 64), RegisteredAt: now, ChangedAt: now}
+		if err := r.store.SaveExecutor(ctx, &row); err != nil {
+			return Executor{}, fmt.Errorf("register %s: %w", m.Address, err)
+		}
+		r.mu.Lock()
+		x = r.find(app.ID, m.Address)
+		if x == nil || x.StartID != m.StartID {
+			x = &Executor{Executor: row, running: map[int64]runInfo{}, holds: map[int64]struct{}{}}
+			r.byID[row.ID] = x
+		}
+		r.log.InfoContext(ctx, "executor registered", slog.String("executor", m.Address), slog.String("app", app.Name), slog.Int64("executor_id", row.ID))
+	}
+	x.BeatAt, x.Handlers, x.Labels = time.Now(), m.Handlers, m.Labels
+	x.Beats++
+	x.refused = 0
+	x.running = make(map[int64]runInfo, len(m.Running))
+	for _, ref := range m.Running {
+		if id, err := strconv.ParseInt(ref.ExecutionID, 10, 64); err == nil {
+			info := runInfo{ranMs: -1, at: x.BeatAt}
+			if ref.RanMs != nil {
+				info.ranMs = *ref.RanMs
+			}
+			x.running[id] = info
+		}
+	}
+	dirty := x.Executor.Labels != string(labels) || x.Executor.Handlers != string(handlers) || x.Slots != max(m.Slots, 1)
+	x.Executor.Labels, x.Executor.Handlers, x.Slots = string(labels), string(handlers), max(m.Slots, 1)
+	came := false
+	switch {
+	case m.Draining:
+		dirty = dirty || x.State != store.ExecutorDrained
+		x.State, x.Reason = store.ExecutorDrained, ReasonDraining
+	case x.State == store.ExecutorSuspect:
+		x.State, x.Reason, dirty, came = store.ExecutorOnline, "", true, true
+	case x.State == store.ExecutorOffline, x.State == store.ExecutorDrained:
+		x.State, x.Reason, dirty = store.ExecutorPending, ReasonChallenge, true
+	case x.State == store.ExecutorOnline, x.State == store.ExecutorPending, x.State == store.ExecutorRefused:
+	}
+	x.Gone = false
+	challenge := (x.State == store.ExecutorPending || x.State == store.ExecutorRefused) && !x.probing
+	if challenge {
+		x.probing = true
+	}
+	if dirty {
+		x.ChangedAt = now
+	}
+	row, out := x.Executor, copyOf(x)
+	r.mu.Unlock()
+	if dirty {
+		if err := r.store.SaveExecutor(ctx, &row); err != nil {
+			r.log.WarnContext(ctx, "executor not saved", slog.String("executor", row.Address), slog.String("err", err.Error()))
+		}
+	}
+	if came {
+		r.changed()
+	}
+	if challenge {
+		go r.challenge(context.WithoutCancel(ctx), row)
+	}
+	return out, nil
+}
+
+func (r *Registry) find(appID int64, address string) *Executor {
+	for _, x := range r.byID {
+		if x.AppID == appID && x.Address == address && !x.Gone {
+			return x
+		}
+	}
+	return nil
+}
+
+func copyOf(x *Executor) Executor {
+	out := *x
+	out.running, out.holds = nil, nil
+	return out
+}
+
+// challenge proves that a holder of the app's key answers at the address.
+func (r *Registry) challenge(ctx context.Context, e store.Executor) {
+	r.slots <- struct{}{}
+	defer func() { <-r.slots }()
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	answer, err := r.probe(ctx, e, protocol.NewMessageID())
+	state, reason := store.ExecutorOnline, ""
+	switch {
+	case errors.Is(err, egress.ErrBlocked):
+		state, reason = store.ExecutorRefused, ReasonBlocked
+	case errors.Is(err, protocol.ErrSignature):
+		state, reason = store.ExecutorRefused, ReasonForeign
+	case err != nil:
+		state, reason = store.ExecutorRefused, ReasonUnreachable
+	case answer.StartID != e.StartID:
+		state, reason = store.ExecutorRefused, ReasonForeign
+	}
+	r.mu.Lock()
+	x, ok := r.byID[e.ID]
+	if !ok {
+		r.mu.Unlock()
+		return
+	}
+	x.probing = false
+	changed := x.State != state
+	if x.State == store.ExecutorPending || x.State == store.ExecutorRefused {
+		x.State, x.Reason, x.ChangedAt = state, reason, clock.Millis(r.clock)
+	}
+	row := x.Executor
+	r.mu.Unlock()
+	if !changed {
+		return
+	}
+	if err := r.store.SaveExecutor(ctx, &row); err != nil {
+		r.log.WarnContext(ctx, "executor not saved", slog.String("executor", row.Address), slog.String("err", err.Error()))
+	}
+	if state == store.ExecutorOnline {
+		r.log.InfoContext(ctx, "executor online", slog.String("executor", row.Address), slog.String("app", row.AppName))
+		r.changed()
+		return
+	}
+	attrs := []any{slog.String("executor", row.Address), slog.String("app", row.AppName), slog.String("reason", reason)}
+	if err != nil {
+		attrs = append(attrs, slog.String("err", err.Error()))
+	}
+	r.log.WarnContext(ctx, "executor refused", attrs...) //nolint:sloglint // attributes are collected above
+}
+
+// Remove takes an executor off the list: it said that it leaves.
+func (r *Registry) Remove(ctx context.Context, appID, id int64, startID string) error {
+	r.mu.Lock()
+	x, ok := r.byID[id]
+	if !ok || x.AppID != appID || x.StartID != startID {
+		r.mu.Unlock()
+		return ErrInstance
+	}
+	x.State, x.Reason, x.ChangedAt = store.ExecutorOffline, ReasonLeft, clock.Millis(r.clock)
+	row := x.Executor
+	r.mu.Unlock()
+	r.log.InfoContext(ctx, "executor left", slog.String("executor", row.Address), slog.String("app", row.AppName))
+	return r.store.SaveExecutor(ctx, &row)
+}
+
+// Instance checks that a message's instance belongs to the sender's app and returns it.
+func (r *Registry) Instance(appID int64, instance string) (Executor, error) {
+	id, err := strconv.ParseInt(instance, 10, 64)
+	if err != nil {
+		return Executor{}, ErrInstance
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	x, ok := r.byID[id]
+	if !ok || x.AppID != appID {
+		return Executor{}, ErrInstance
+	}
+	return copyOf(x), nil
+}
+
+// Executor returns one by id.
+func (r *Registry) Executor(id int64) (Executor, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	x, ok := r.byID[id]
+	if !ok {
+		return Executor{}, false
+	}
+	return copyOf(x), true
+}
+
+// List lists a namespace's executors by id.
+func (r *Registry) List(ns int64) []Executor {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	var out []Executor
+	for _, x := range r.byID {
+		if x.NSID == ns {
+			out = append(out, copyOf(x))
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].ID < out[j].ID })
+	return out
+}
+
+// Online counts the executors of an app that take work.
+func (r *Registry) Online(appID int64) int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	n := 0
+	for _, x := range r.byID {
+		if x.AppID == appID && x.State == store.ExecutorOnline {
+			n++
+		}
+	}
+	return n
+}
+
+// queueAllowance is how much more than its workers an executor is sent: its own queue
+// takes 1024, and what is there needs no round trip to start.
+const queueAllowance = 1000
+
+// Candidates lists an app's executors for routing, with the reason why one may not be
+// taken. offered says whether any of them, barred or not, has the handler.
+func (r *Registry) Candidates(appID, jobID int64, handler string, avoid []int64) (list []routing.Candidate, online, offered bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, x := range r.byID {
+		if x.AppID != appID || x.State == store.ExecutorOffline {
+			continue
+		}
+		u := r.uses[jobID][x.ID]
+		c := routing.Candidate{ID: x.ID, Address: x.Address, Slots: x.Slots, Busy: x.Busy, Used: u.count, LastUsed: u.last}
+		has := false
+		for _, h := range x.Handlers {
+			has = has || h.Name == handler
+		}
+		switch {
+		case x.State == store.ExecutorSuspect:
+			c.Barred = "suspect"
+		case x.State == store.ExecutorDrained:
+			c.Barred = "draining"
+		case x.State != store.ExecutorOnline:
+			c.Barred = "not_online"
+		case !has:
+			c.Barred = "no_handler"
+		case x.Busy >= x.Slots+queueAllowance:
+			c.Barred = "full"
+		}
+		online = online || x.State == store.ExecutorOnline
+		offered = offered || has && x.State == store.ExecutorOnline
+		for _, a := range avoid {
+			if a == x.ID && c.Barred == "" {
+				c.Barred = "refused_before"
+			}
+		}
+		list = append(list, c)
+	}
+	return list, online, offered
+}
+
+// Took counts an execution against an executor, and the job's use of it. Counting the
+// same execution again changes nothing.
+func (r *Registry) Took(id, jobID, execution, now int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if x, ok := r.byID[id]; ok {
+		if _, counted := x.holds[execution]; counted {
+			return
+		}
+		x.holds[execution] = struct{}{}
+		x.Busy = len(x.holds)
+	}
+	if r.uses[jobID] == nil {
+		r.uses[jobID] = map[int64]use{}
+	}
+	u := r.uses[jobID][id]
+	r.uses[jobID][id] = use{u.count + 1, now}
+}
+
+// Gave takes an execution off an executor's account.
+func (r *Registry) Gave(id, execution int64) {
+	r.mu.Lock()
+	full := false
+	if x, ok := r.byID[id]; ok {
+		full = x.Busy >= x.Slots+queueAllowance
+		delete(x.holds, execution)
+		x.Busy = len(x.holds)
+	}
+	r.mu.Unlock()
+	if full {
+		r.changed()
+	}
+}
+
+// Word is what an executor last said about one execution.
+type Word struct {
+	Known bool  // the executor is in the registry
+	Gone  bool  // its process does not exist any more
+	Beats int   // heartbeats since this server took it up
+	Lists bool  // its last heartbeat lists the execution
+	RanMs int64 // how long the handler had run at that heartbeat; -1 = waiting
+	// SilentFor is the age of the last heartbeat.
+	SilentFor time.Duration
+}
+
+// Word tells what an executor last said about one execution.
+func (r *Registry) Word(id int64, startID string, execution int64) Word {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	x, ok := r.byID[id]
+	if !ok || x.StartID != startID {
+		return Word{Gone: !ok || x.StartID != startID}
+	}
+	w := Word{Known: true, Gone: x.Gone, Beats: x.Beats, SilentFor: time.Since(x.BeatAt), RanMs: -1}
+	if info, ok := x.running[execution]; ok {
+		w.Lists, w.RanMs = true, info.ranMs
+	}
+	return w
+}
+
+// Suspect makes the registry look at an executor now: a connection to it was refused.
+func (r *Registry) Suspect(ctx context.Context, id int64) {
+	r.mu.Lock()
+	x, ok := r.byID[id]
+	if !ok || x.State != store.ExecutorOnline {
+		r.mu.Unlock()
+		return
+	}
+	x.State, x.Reason, x.suspectAt = store.ExecutorSuspect, ReasonUnreachable, time.Now().Add(-r.settings.ProbeDelay)
+	x.ChangedAt = clock.Millis(r.clock)
+	row := x.Executor
+	r.mu.Unlock()
+	r.log.WarnContext(ctx, "executor suspect", slog.String("executor", row.Address), slog.String("app", row.AppName), slog.String("reason", row.Reason))
+	if err := r.store.SaveExecutor(ctx, &row); err != nil {
+		r.log.WarnContext(ctx, "executor not saved", slog.String("executor", row.Address), slog.String("err", err.Error()))
+	}
+}
+
+// Run looks after silent executors until ctx ends.
+func (r *Registry) Run(ctx context.Context) error {
+	tick := time.NewTicker(min(time.Second, r.settings.Heartbeat/2))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			r.RunOnce(ctx, time.Now())
+		}
+	}
+}
+
+// RunOnce marks executors that have been silent for three heartbeats and probes those
+// that stayed so for ProbeDelay. now is a reading of the monotonic clock.
+func (r *Registry) RunOnce(ctx context.Context, now time.Time) {
+	var save, probe []store.Executor
+	r.mu.Lock()
+	for id, x := range r.byID {
+		switch {
+		case (x.State == store.ExecutorOnline || x.State == store.ExecutorDrained) && now.Sub(x.BeatAt) > missedBeats*r.settings.Heartbeat:
+			x.State, x.Reason, x.suspectAt, x.ChangedAt = store.ExecutorSuspect, ReasonSilent, now, clock.Millis(r.clock)
+			save = append(save, x.Executor)
+		case x.State == store.ExecutorSuspect && now.Sub(x.suspectAt) >= r.settings.ProbeDelay && !x.probing && now.Sub(x.probeAt) >= r.settings.Heartbeat/2:
+			x.probing, x.probeAt = true, now
+			probe = append(probe, x.Executor)
+		case (x.State == store.ExecutorPending || x.State == store.ExecutorRefused) && now.Sub(x.BeatAt) > missedBeats*r.settings.Heartbeat:
+			x.State, x.Reason, x.ChangedAt = store.ExecutorOffline, ReasonSilent, clock.Millis(r.clock)
+			save = append(save, x.Executor)
+		case x.State == store.ExecutorOffline && x.Busy == 0 && now.Sub(x.BeatAt) > forgetAfter:
+			delete(r.byID, id)
+		}
+	}
+	r.mu.Unlock()
+	for _, row := range save {
+		r.log.WarnContext(ctx, "executor silent", slog.String("executor", row.Address), slog.String("app", row.AppName), slog.String("state", row.State))
+		if err := r.store.SaveExecutor(ctx, &row); err != nil {
+			r.log.WarnContext(ctx, "executor not saved", slog.String("executor", row.Address), slog.String("err", err.Error()))
+		}
+	}
+	for _, row := range probe {
+		go r.probeSilent(ctx, row)
+	}
+}
+
+func (r *Registry) probeSilent(ctx context.Context, e store.Executor) {
+	r.slots <- struct{}{}
+	defer func() { <-r.slots }()
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	answer, err := r.probe(ctx, e, protocol.NewMessageID())
+	r.mu.Lock()
+	x, ok := r.byID[e.ID]
+	if !ok {
+		r.mu.Unlock()
+		return
+	}
+	x.probing = false
+	if x.State != store.ExecutorSuspect {
+		r.mu.Unlock()
+		return
+	}
+	refused := errors.Is(err, syscall.ECONNREFUSED)
+	switch {
+	case err == nil && answer.StartID == e.StartID:
+		// It lives but its heartbeats do not arrive. Its runs are left alone; no new work until it is
+		// heard of again.
+		x.refused, x.BeatAt = 0, time.Now()
+		x.suspectAt = time.Now()
+		r.mu.Unlock()
+		r.log.WarnContext(ctx, "executor answers but its heartbeats do not arrive", slog.String("executor", e.Address), slog.String("app", e.AppName))
+		return
+	case err == nil: // another process lives there
+		x.Gone = true
+	case refused:
+		x.refused++
+		x.Gone = x.refused >= refusedProbes
+		if !x.Gone {
+			r.mu.Unlock()
+			return
+		}
+	}
+	x.State, x.Reason, x.ChangedAt = store.ExecutorOffline, ReasonSilent, clock.Millis(r.clock)
+	if x.Gone {
+		x.Reason = ReasonGone
+	}
+	row := x.Executor
+	r.mu.Unlock()
+	r.log.WarnContext(ctx, "executor removed", slog.String("executor", row.Address), slog.String("app", row.AppName), slog.String("reason", row.Reason))
+	if err := r.store.SaveExecutor(context.WithoutCancel(ctx), &row); err != nil {
+		r.log.WarnContext(ctx, "executor not saved", slog.String("executor", row.Address), slog.String("err", err.Error()))
+	}
+}
+
+// checkAddress refuses what can not be a base URL of an executor.
+func checkAddress(address string) error {
+	u, err := url.Parse(address)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || len(address) > 200 {
+		return errors.New("an executor's address is http://host:port, optionally with a path")
+	}
+	return nil
+}
+
+func limit(s string, n int) string {
+	if len(s) > n {
+		return s[:n]
+	}
+	return s
+}

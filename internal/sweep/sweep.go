@@ -1,0 +1,240 @@
+// Package sweep answers for what nobody answered: executions whose executor is gone or
+// does not know them, whose lease has lapsed, that run too long or will not stop. It decides from
+// the rows and from what registry heard; package outcome makes it true.
+//
+// The owner of bucket 0 also does what must be done once: partitions and retention.
+package sweep
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/ax-scheduler/ax/internal/batch"
+	"github.com/ax-scheduler/ax/internal/clock"
+	"github.com/ax-scheduler/ax/internal/cluster"
+	"github.com/ax-scheduler/ax/internal/outcome"
+	"github.com/ax-scheduler/ax/internal/ready"
+	"github.com/ax-scheduler/ax/internal/registry"
+	"github.com/ax-scheduler/ax/internal/store"
+)
+
+const (
+	every = 2 * time.Second
+	// settle is how old a dispatch must be before the sweep looks at it: its answer is on the way.
+	settle = 5 * time.Second
+	// unheard is how long an executor may fail to list an execution before it does not have it.
+	unheard = 30 * time.Second
+	// resend is how long dispatch repeats an unanswered request before the sweep decides.
+	resend = 70 * time.Second
+	// overrun is the grace beyond a time limit that the executor enforces by itself.
+	overrun = 5 * time.Second
+	// stopTimeout and stopCancel are how long a stop may stay unconfirmed before the execution is
+	// ended without confirmation.
+	stopTimeout = 30 * time.Second
+	stopCancel  = 60 * time.Second
+	// askAgain is how often an unconfirmed stop is repeated.
+	askAgain = 15 * time.Second
+	page     = 5000
+	// upkeepEvery is how often partitions and retention are looked after.
+	upkeepEvery = 10 * time.Minute
+)
+
+// Settings of the sweep.
+type Settings struct {
+	// Retention is how long history is kept. Default 720h (30 days).
+	Retention time.Duration
+}
+
+// Sweep patrols.
+type Sweep struct {
+	store    *store.Store
+	cluster  *cluster.Cluster
+	registry *registry.Registry
+	ready    *ready.Ready
+	outcome  *outcome.Outcome
+	clock    clock.Clock
+	log      *slog.Logger
+	settings Settings
+
+	asked    map[int64]int64 // execution → when its stop was last repeated
+	upkeepAt int64
+}
+
+// Config is what a Sweep needs.
+type Config struct {
+	Store    *store.Store
+	Cluster  *cluster.Cluster
+	Registry *registry.Registry
+	Ready    *ready.Ready
+	Outcome  *outcome.Outcome
+	Clock    clock.Clock
+	Log      *slog.Logger
+	Settings Settings
+}
+
+// New makes a Sweep.
+func New(c Config) *Sweep {
+	return &Sweep{store: c.Store, cluster: c.Cluster, registry: c.Registry, ready: c.Ready, outcome: c.Outcome, clock: c.Clock, log: c.Log, settings: c.Settings, asked: map[int64]int64{}}
+}
+
+// Run patrols until ctx ends.
+func (s *Sweep) Run(ctx context.Context) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := s.RunOnce(ctx, clock.Millis(s.clock)); err != nil && ctx.Err() == nil && !errors.Is(err, outcome.ErrNotOwner) {
+			s.log.WarnContext(ctx, "sweep failed", slog.String("err", err.Error()))
+		}
+	}
+}
+
+// RunOnce looks at everything that is out at executors, in the buckets that this replica
+// owns, at now (ax time, milliseconds).
+func (s *Sweep) RunOnce(ctx context.Context, now int64) error {
+	var errs error
+	for _, f := range s.cluster.Owned() {
+		rows, err := s.store.OpenIn(ctx, f.Bucket, []batch.Run{batch.RunDispatching, batch.RunRunning, batch.RunStopping, batch.RunUnknown}, now-settle.Milliseconds(), page)
+		if err != nil {
+			errs = errors.Join(errs, err)
+			continue
+		}
+		errs = errors.Join(errs, s.look(ctx, f, rows, now))
+		if f.Bucket == 0 && now-s.upkeepAt >= upkeepEvery.Milliseconds() {
+			s.upkeepAt = now
+			errs = errors.Join(errs, s.upkeep(ctx, now))
+		}
+	}
+	return errs
+}
+
+func (s *Sweep) look(ctx context.Context, f store.Fence, rows []store.Execution, now int64) error {
+	lease := s.registry.Settings().Lease.Milliseconds()
+	var reports []*outcome.Report
+	var renew []store.Renewal
+	var overdue []store.Execution
+	var again []ready.Stop
+	for _, row := range rows {
+		word := s.registry.Word(row.WorkerID, row.WorkerStartID, row.ID)
+		if v := s.judge(row, word, now); v != nil {
+			reports = append(reports, v)
+			delete(s.asked, row.ID)
+			continue
+		}
+		if word.Lists {
+			if row.Status == batch.RunUnknown || row.Status == batch.RunDispatching {
+				reports = append(reports, &outcome.Report{ExecutionID: row.ID, Event: batch.RunSee})
+			}
+			if row.LeaseUntil-now < lease/2 && row.Status != batch.RunDispatching {
+				renew = append(renew, store.Renewal{ID: row.ID, LeaseUntil: now + lease})
+			}
+			if row.Status == batch.RunRunning && word.RanMs > 0 {
+				limit, err := s.limit(ctx, row)
+				if err != nil {
+					return err
+				}
+				if limit > 0 && word.RanMs+word.SilentFor.Milliseconds() > limit+overrun.Milliseconds() {
+					overdue = append(overdue, row)
+				}
+			}
+		}
+		if row.Status == batch.RunStopping && now-max(s.asked[row.ID], row.StopAskedAt) >= askAgain.Milliseconds() {
+			s.asked[row.ID] = now
+			again = append(again, ready.Stop{WorkerID: row.WorkerID, ExecutionID: row.ID, BatchID: row.BatchID, Bucket: f.Bucket, Reason: row.StopReason})
+		}
+	}
+	s.outcome.Report(reports...)
+	s.ready.AskStop(again...)
+	var errs error
+	if len(renew) > 0 {
+		if err := s.store.InBucket(ctx, f, func(b *store.Bucket) error { return b.Renew(renew) }); err != nil {
+			s.outcome.Failed(f, err)
+			errs = errors.Join(errs, err)
+		}
+	}
+	if len(overdue) > 0 {
+		errs = errors.Join(errs, s.outcome.Stop(ctx, f.Bucket, overdue, outcome.ReasonTimeout))
+	}
+	return errs
+}
+
+// judge ends an execution for which nobody will answer any more; nil leaves it.
+func (s *Sweep) judge(row store.Execution, word registry.Word, now int64) *outcome.Report {
+	lost := func(reason string) *outcome.Report {
+		return &outcome.Report{ExecutionID: row.ID, Event: batch.RunLose, Reason: reason, Avoid: row.WorkerID}
+	}
+	age := now - row.DispatchedAt
+	if word.Gone {
+		return lost(outcome.ReasonGone)
+	}
+	if word.Known && word.Beats >= 2 && !word.Lists {
+		patience := unheard
+		if row.Status == batch.RunDispatching {
+			patience = resend
+		}
+		if age > max(patience, 3*s.registry.Settings().Heartbeat).Milliseconds() {
+			return lost(outcome.ReasonUnheard)
+		}
+	}
+	if row.Status == batch.RunStopping {
+		since := now - row.StopAskedAt
+		switch {
+		case row.StopReason == outcome.ReasonTimeout && since > stopTimeout.Milliseconds():
+			return &outcome.Report{ExecutionID: row.ID, Event: batch.RunTimeOut, Reason: outcome.ReasonTimeout, Unconfirmed: true}
+		case row.StopReason != outcome.ReasonTimeout && since > stopCancel.Milliseconds():
+			return &outcome.Report{ExecutionID: row.ID, Event: batch.RunCancel, Reason: row.StopReason, Unconfirmed: true}
+		}
+	}
+	if row.LeaseUntil > 0 && row.LeaseUntil < now && !word.Lists {
+		return lost(outcome.ReasonLease)
+	}
+	// Dispatched and never acknowledged, by an executor that can not be reached: no lease was given.
+	if row.LeaseUntil == 0 && !word.Lists && age > max(s.registry.Settings().Lease, resend).Milliseconds() {
+		return lost(outcome.ReasonLease)
+	}
+	return nil
+}
+
+// limit is the job's time limit in milliseconds, 0 = none.
+func (s *Sweep) limit(ctx context.Context, row store.Execution) (int64, error) {
+	heads, err := s.store.BatchHeads(ctx, map[string]int{row.BatchID: row.Day})
+	if err != nil {
+		return 0, err
+	}
+	head, ok := heads[row.BatchID]
+	if !ok {
+		return 0, nil
+	}
+	def, err := s.store.Definition(ctx, head.JobID, head.JobVersion)
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	limit := time.Duration(def.Timeout).Milliseconds()
+	if row.DeadlineAt > 0 {
+		limit = max(limit, row.DeadlineAt-row.ActualTime) // it was given more time
+	}
+	return limit, nil
+}
+
+// upkeep makes partitions and drops what retention lets go.
+func (s *Sweep) upkeep(ctx context.Context, now int64) error {
+	stray, err := s.store.KeepPartitions(ctx, now)
+	if stray > 0 {
+		s.log.WarnContext(ctx, "history rows outside every day's partition", slog.Int64("count", stray))
+	}
+	before := batch.Day(now - s.settings.Retention.Milliseconds())
+	dropped, dropErr := s.store.DropHistory(ctx, before)
+	if dropped > 0 {
+		s.log.InfoContext(ctx, "history dropped", slog.Int64("count", dropped), slog.Int("before_day", before))
+	}
+	return errors.Join(err, dropErr, s.store.ForgetExecutors(ctx, now-24*time.Hour.Milliseconds()), s.store.SweepThrottle(ctx, now-24*time.Hour.Milliseconds()), s.store.SweepDedupe(ctx, now))
+}

@@ -1,0 +1,496 @@
+// Package trigger turns due triggers into batches, early: it looks one window ahead and
+// makes every firing in it durable under the bucket's fence, so that at the planned instant nothing
+// but memory and the network is asked.
+//
+// A trigger source only makes a batch; all after that is one path (package ready, then dispatch).
+package trigger
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ax-scheduler/ax/internal/batch"
+	"github.com/ax-scheduler/ax/internal/clock"
+	"github.com/ax-scheduler/ax/internal/cluster"
+	"github.com/ax-scheduler/ax/internal/job"
+	"github.com/ax-scheduler/ax/internal/metric"
+	"github.com/ax-scheduler/ax/internal/outcome"
+	"github.com/ax-scheduler/ax/internal/ready"
+	"github.com/ax-scheduler/ax/internal/registry"
+	"github.com/ax-scheduler/ax/internal/routing"
+	"github.com/ax-scheduler/ax/internal/schedule"
+	"github.com/ax-scheduler/ax/internal/store"
+)
+
+// Window is how far ahead firings are made durable.
+const Window = time.Second
+
+const (
+	// pageLimit bounds the triggers of one transaction.
+	pageLimit = 500
+	// firingLimit bounds the firings of one trigger in one pass; the rest follows in the next.
+	firingLimit = 1000
+	// missedLimit bounds how many missed firings are counted in one pass.
+	missedLimit = 200_000
+	// idle is the longest sleep: a trigger that another replica edited is seen after that.
+	idle = 5 * time.Second
+	// dedupeFor is how long an idempotency key is remembered.
+	dedupeFor = 24 * time.Hour
+	// maxCompiled bounds the compiled schedules kept in memory.
+	maxCompiled = 50_000
+)
+
+// Reasons of a batch that was not simply on time.
+const (
+	ReasonMisfireOnce = "misfire_once"
+	ReasonMisfireAll  = "misfire_all"
+	ReasonMissed      = "missed_while_down"
+)
+
+// Trigger opens batches.
+type Trigger struct {
+	store    *store.Store
+	cluster  *cluster.Cluster
+	ready    *ready.Ready
+	registry *registry.Registry
+	outcome  *outcome.Outcome
+	clock    clock.Clock
+	metrics  *metric.Metrics
+	log      *slog.Logger
+	wake     chan struct{}
+
+	mu       sync.Mutex
+	compiled map[[3]int64]*schedule.Schedule // job, version, trigger number
+	turns    map[int64]uint64
+}
+
+// Config is what a Trigger needs.
+type Config struct {
+	Store    *store.Store
+	Cluster  *cluster.Cluster
+	Ready    *ready.Ready
+	Registry *registry.Registry
+	Outcome  *outcome.Outcome
+	Clock    clock.Clock
+	Metrics  *metric.Metrics
+	Log      *slog.Logger
+}
+
+// New makes a Trigger; Run makes it work.
+func New(c Config) *Trigger {
+	return &Trigger{store: c.Store, cluster: c.Cluster, ready: c.Ready, registry: c.Registry, outcome: c.Outcome, clock: c.Clock, metrics: c.Metrics, log: c.Log, wake: make(chan struct{}, 1), compiled: map[[3]int64]*schedule.Schedule{}, turns: map[int64]uint64{}}
+}
+
+// Nudge makes the loop look now: a trigger was written.
+func (t *Trigger) Nudge() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run looks ahead until ctx ends.
+func (t *Trigger) Run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		case <-t.wake:
+		}
+		next, err := t.RunOnce(ctx, clock.Millis(t.clock))
+		if err != nil && ctx.Err() == nil {
+			t.log.WarnContext(ctx, "trigger pass failed", slog.String("err", err.Error()))
+		}
+		timer.Reset(next)
+	}
+}
+
+// RunOnce makes everything durable that is due up to now (ax time, milliseconds) + Window in the
+// buckets that this replica owns, and returns how long it may sleep.
+func (t *Trigger) RunOnce(ctx context.Context, now int64) (sleep time.Duration, err error) {
+	sleep = idle
+	var errs error
+	owned := t.cluster.Owned()
+	if len(owned) == 0 {
+		return cluster.TTL / 10, nil
+	}
+	for _, f := range owned {
+		for {
+			more, err := t.open(ctx, f, now)
+			if err != nil {
+				errs = errors.Join(errs, fmt.Errorf("bucket %d: %w", f.Bucket, err))
+				sleep = min(sleep, Window/4)
+				break
+			}
+			if !more {
+				break
+			}
+		}
+		hint, ok, err := t.store.NextHint(ctx, f.Bucket)
+		if err != nil {
+			errs = errors.Join(errs, err)
+			sleep = min(sleep, Window/4)
+			continue
+		}
+		if ok {
+			// Half a window of slack, so that a firing is durable well before its time, and what is
+			// due within one window goes in one transaction.
+			sleep = min(sleep, max(time.Duration(hint-now)*time.Millisecond-Window/2, Window/20))
+		}
+	}
+	return sleep, errs
+}
+
+// firing is a trigger's due time that becomes a batch.
+type firing struct {
+	row   store.BatchRow
+	batch *ready.Batch
+}
+
+// open makes one page of due triggers of a bucket durable; more says that there is another.
+func (t *Trigger) open(ctx context.Context, f store.Fence, now int64) (more bool, err error) {
+	until := now + Window.Milliseconds()
+	due, err := t.store.DueTriggers(ctx, f.Bucket, until, pageLimit)
+	if err != nil || len(due) == 0 {
+		return false, err
+	}
+	var firings []firing
+	var missed []store.BatchRow
+	hints := make([]store.Hint, 0, len(due))
+	for _, d := range due {
+		got, gone, hint, err := t.plan(ctx, f, d, now, until)
+		if err != nil {
+			// One broken definition must not stop the others.
+			t.log.ErrorContext(ctx, "trigger not understood", slog.Int64("job_id", d.JobID), slog.Int("trigger", d.No), slog.String("err", err.Error()))
+			hints = append(hints, store.Hint{JobID: d.JobID, No: d.No, From: d.Hint})
+			continue
+		}
+		firings, missed, hints = append(firings, got...), append(missed, gone...), append(hints, hint)
+		more = more || hint.Next > 0 && hint.Next <= until
+	}
+	batches := make([]store.BatchRow, 0, len(firings)+len(missed))
+	for _, x := range firings {
+		batches = append(batches, x.row)
+	}
+	batches = append(batches, missed...)
+	var add []*ready.Execution
+	err = t.store.InBucket(ctx, f, func(b *store.Bucket) error {
+		add = add[:0]
+		existing, err := b.InsertBatches(batches)
+		if err != nil {
+			return err
+		}
+		var rows []store.ExecutionRow
+		for _, x := range firings {
+			if existing[x.row.ID] {
+				t.metrics.Duplicates.WithLabelValues("firing").Inc()
+				continue
+			}
+			rows, add = t.executions(x, rows, add)
+		}
+		first := b.TakeSequence(len(rows))
+		for i := range rows {
+			rows[i].ID = batch.ExecutionID(rows[i].Day, f.Bucket, first+int64(i))
+			add[i].ID = rows[i].ID
+		}
+		if err := b.InsertExecutions(rows); err != nil {
+			return err
+		}
+		if err := b.MoveHints(hints); err != nil {
+			return err
+		}
+		b.MoveCursor(until)
+		return nil
+	})
+	if err != nil {
+		t.outcome.Failed(f, err)
+		return false, err
+	}
+	for range firings {
+		t.metrics.Fates.WithLabelValues("planned", "").Inc()
+	}
+	for _, m := range missed {
+		t.metrics.Fates.WithLabelValues("missed", m.Reason).Add(float64(m.MissedCount))
+	}
+	t.ready.Add(add...)
+	return more || len(due) == pageLimit, nil
+}
+
+// executions appends the shards of a firing.
+func (t *Trigger) executions(x firing, rows []store.ExecutionRow, add []*ready.Execution) ([]store.ExecutionRow, []*ready.Execution) {
+	for shard := range x.row.Total {
+		rows = append(rows, store.ExecutionRow{
+			Day: x.row.Day, NS: x.row.NS, JobID: x.row.JobID, BatchID: x.row.ID, Shard: shard, Total: x.row.Total, Attempt: 1,
+			Status: batch.RunScheduled, TriggerTime: x.row.DueAt, NotBefore: x.row.DueAt,
+		})
+		add = append(add, &ready.Execution{Batch: x.batch, Shard: shard, Attempt: 1, NotBefore: x.row.DueAt})
+	}
+	return rows, add
+}
+
+// plan computes what a trigger fires up to until, what it has missed, and its next hint.
+func (t *Trigger) plan(ctx context.Context, f store.Fence, d store.DueTrigger, now, until int64) (got []firing, missed []store.BatchRow, hint store.Hint, err error) {
+	hint = store.Hint{JobID: d.JobID, No: d.No, From: d.Hint}
+	def, err := t.store.Definition(ctx, d.JobID, d.JobVersion)
+	if err != nil {
+		return nil, nil, hint, err
+	}
+	s, err := t.schedule(d)
+	if err != nil {
+		return nil, nil, hint, err
+	}
+	make := func(at int64, state batch.State, reason string) firing { return t.firing(f, d, def, s, at, now, state, reason) }
+	if d.Spec.Kind == schedule.FixedDelay {
+		// The next one is planned when this one has ended.
+		hint.FiredAt = d.Hint
+		return []firing{make(d.Hint, batch.Delayed, "")}, nil, hint, nil
+	}
+	late := now - job.MisfireAfter.Milliseconds()
+	var behind []int64
+	at := d.Hint - 1
+	for range missedLimit {
+		next, ok := s.Next(time.UnixMilli(at))
+		if !ok {
+			at = 0
+			break
+		}
+		at = next.UnixMilli()
+		if at > until || len(got) >= firingLimit {
+			break
+		}
+		hint.FiredAt = at
+		if at <= late {
+			behind = append(behind, at)
+			continue
+		}
+		got = append(got, make(at, batch.Delayed, ""))
+	}
+	hint.Next = at
+	if len(behind) > 0 {
+		var run []firing
+		run, missed = t.misfire(def, behind, now, make)
+		got = append(run, got...)
+	}
+	return got, missed, hint, nil
+}
+
+// misfire applies the job's policy to firings whose time has passed.
+func (t *Trigger) misfire(def *job.Definition, behind []int64, now int64, make func(int64, batch.State, string) firing) (run []firing, missed []store.BatchRow) {
+	oldest := now - time.Duration(def.Misfire.Window).Milliseconds()
+	first := 0 // of those that the policy lets run
+	switch def.Misfire.Policy {
+	case job.MisfireOnce:
+		first = len(behind) - 1
+	case job.MisfireAll:
+		for first < len(behind) && behind[first] < oldest {
+			first++
+		}
+		// The newest Max of them: the downstream wants the latest state.
+		first = max(first, len(behind)-def.Misfire.Max)
+	default:
+		first = len(behind)
+	}
+	reason := ReasonMisfireAll
+	if def.Misfire.Policy == job.MisfireOnce {
+		reason = ReasonMisfireOnce
+	}
+	for _, at := range behind[first:] {
+		if at < oldest {
+			first++
+			continue
+		}
+		run = append(run, make(at, batch.Delayed, reason))
+	}
+	if gone := behind[:first]; len(gone) > 0 {
+		m := make(gone[0], batch.Missed, ReasonMissed).row
+		m.MissedCount, m.MissedLast, m.Total = int64(len(gone)), gone[len(gone)-1], 1
+		missed = append(missed, m)
+	}
+	return run, missed
+}
+
+func (t *Trigger) firing(f store.Fence, d store.DueTrigger, def *job.Definition, s *schedule.Schedule, at, now int64, state batch.State, reason string) firing {
+	local := time.UnixMilli(at).In(s.Zone())
+	b := &ready.Batch{
+		ID: batch.ID(d.JobID, local, d.No), Day: batch.Day(at), Bucket: f.Bucket, NS: d.NS, JobID: d.JobID, JobVersion: d.JobVersion, AppID: d.AppID, Def: def,
+		TriggerNo: d.No, Kind: string(d.Spec.Kind), DueAt: at, PlannedFor: at, Params: def.Params, Zone: s.Zone().String(), Priority: def.Priority, Total: t.total(def, d.AppID), Turn: t.turn(d.JobID, at),
+	}
+	return firing{batch: b, row: store.BatchRow{
+		ID: b.ID, Day: b.Day, NS: b.NS, JobID: b.JobID, JobVersion: b.JobVersion, TriggerNo: d.No, TriggerKind: b.Kind, DueAt: at, PlannedFor: at, State: state,
+		Priority: b.Priority, Total: b.Total, Reason: reason, CreatedBy: "schedule", CreatedAt: now,
+	}}
+}
+
+// total freezes the number of shards: one for each executor that takes work now. With
+// none there is one shard, which then says that there is no executor.
+func (t *Trigger) total(def *job.Definition, appID int64) int {
+	if def.Routing.Strategy != routing.Broadcast {
+		return 1
+	}
+	return max(t.registry.Online(appID), 1)
+}
+
+// turn counts a job's firings, for the strategies that take turns. After a restart it goes
+// on from the clock, so that not every job begins again at the first executor.
+func (t *Trigger) turn(jobID, at int64) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n, ok := t.turns[jobID]
+	if !ok {
+		n = uint64(at / 1000)
+	}
+	t.turns[jobID] = n + 1
+	return n
+}
+
+func (t *Trigger) schedule(d store.DueTrigger) (*schedule.Schedule, error) {
+	key := [3]int64{d.JobID, d.JobVersion, int64(d.No)}
+	t.mu.Lock()
+	s, ok := t.compiled[key]
+	t.mu.Unlock()
+	if ok {
+		return s, nil
+	}
+	s, err := schedule.Compile(d.Spec)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.compiled) >= maxCompiled {
+		t.compiled = map[[3]int64]*schedule.Schedule{}
+	}
+	t.compiled[key] = s
+	return s, nil
+}
+
+// Hints computes the next due time of each trigger of a definition after now, for a job
+// that is written. effective is the instant from which the triggers count.
+func Hints(def *job.Definition, effective int64) (map[int]int64, error) {
+	hints := map[int]int64{}
+	for _, spec := range def.Triggers {
+		s, err := schedule.Compile(spec)
+		if err != nil {
+			return nil, err
+		}
+		if spec.Kind == schedule.FixedDelay {
+			hints[spec.No] = effective + time.Duration(spec.Every).Milliseconds()
+			continue
+		}
+		if at, ok := s.Next(time.UnixMilli(effective)); ok {
+			hints[spec.No] = at.UnixMilli()
+		}
+	}
+	return hints, nil
+}
+
+// Ask is a batch that somebody wants now.
+type Ask struct {
+	Job    store.Job
+	Kind   schedule.Kind
+	Params *string
+	By     string
+	// Key makes the ask idempotent for 24 hours; "" = it is not.
+	Key   string
+	Entry *store.AuditEntry
+}
+
+// ErrKeyReused says that an idempotency key was used for something else before.
+var ErrKeyReused = errors.New("this idempotency key was used with other parameters")
+
+// Fire opens a batch now. The same Key with the same parameters answers the batch that it
+// made first. What it returns is durable.
+func (t *Trigger) Fire(ctx context.Context, a Ask) (batchID string, err error) {
+	f, ok := t.cluster.Fence(a.Job.Bucket)
+	if !ok {
+		return "", outcome.ErrNotOwner
+	}
+	now := clock.Millis(t.clock)
+	def, err := t.store.Definition(ctx, a.Job.ID, a.Job.Version)
+	if err != nil {
+		return "", err
+	}
+	zone := outcome.ZoneOf(def, 0)
+	location, err := schedule.ParseZone(zone)
+	if err != nil {
+		return "", err
+	}
+	var tail [4]byte
+	_, _ = rand.Read(tail[:])
+	id := batch.FreshID(a.Job.ID, time.UnixMilli(now).In(location), hex.EncodeToString(tail[:]))
+	params := def.Params
+	if a.Params != nil {
+		params = *a.Params
+	}
+	x := firing{
+		batch: &ready.Batch{
+			ID: id, Day: batch.Day(now), Bucket: f.Bucket, NS: a.Job.NS, JobID: a.Job.ID, JobVersion: a.Job.Version, AppID: a.Job.AppID, Def: def, Kind: string(a.Kind),
+			DueAt: now, PlannedFor: now, Params: params, Zone: zone, Priority: def.Priority, Total: t.total(def, a.Job.AppID), Turn: t.turn(a.Job.ID, now),
+		},
+	}
+	x.row = store.BatchRow{
+		ID: id, Day: x.batch.Day, NS: a.Job.NS, JobID: a.Job.ID, JobVersion: a.Job.Version, TriggerKind: string(a.Kind), DueAt: now, PlannedFor: now, State: batch.Delayed,
+		Priority: def.Priority, Total: x.batch.Total, Params: a.Params, CreatedBy: a.By, CreatedAt: now,
+	}
+	var add []*ready.Execution
+	err = t.store.InBucket(ctx, f, func(b *store.Bucket) error {
+		add = nil
+		if a.Key != "" {
+			body := hash("")
+			if a.Params != nil {
+				body = hash("p" + *a.Params)
+			}
+			existing, was, err := b.Dedupe(a.Job.NS, a.Job.ID, "trigger", hash(a.Key), body, id, now, now+dedupeFor.Milliseconds())
+			if err != nil {
+				return err
+			}
+			if existing != "" {
+				if was != body {
+					return ErrKeyReused
+				}
+				batchID = existing
+				return nil
+			}
+		}
+		batchID = id
+		if _, err := b.InsertBatches([]store.BatchRow{x.row}); err != nil {
+			return err
+		}
+		var rows []store.ExecutionRow
+		rows, add = t.executions(x, nil, nil)
+		first := b.TakeSequence(len(rows))
+		for i := range rows {
+			rows[i].ID = batch.ExecutionID(rows[i].Day, f.Bucket, first+int64(i))
+			add[i].ID = rows[i].ID
+		}
+		if err := b.InsertExecutions(rows); err != nil {
+			return err
+		}
+		return b.Audit(a.Entry)
+	})
+	if err != nil {
+		if !errors.Is(err, ErrKeyReused) {
+			t.outcome.Failed(f, err)
+		}
+		return "", err
+	}
+	t.ready.Add(add...)
+	return batchID, nil
+}
+
+// hash is how a key is kept: keys may be long and say things.
+func hash(s string) string {
+	sum := sha256.Sum256([]byte(strings.TrimSpace(s)))
+	return hex.EncodeToString(sum[:])
+}
