@@ -135,6 +135,10 @@ func (e *expression) warnSteps(warn warnFunc) {
 				fmt.Sprintf("提示：%s 的步长没有作用，只有第 %d %s。", e.texts[k], list[0], unit.unitZH))
 			continue
 		}
+		// Who starts beyond the first step means "from then on", not "all round".
+		if it.from >= it.step+e.rules[k].min {
+			continue
+		}
 		if k == dayOfMonth {
 			warn(warnUnevenStep,
 				fmt.Sprintf("Note: restarts each month, from day %d; the gap at the end of a month differs. For a true %d days use an interval schedule.", it.from, it.step),

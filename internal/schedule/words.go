@@ -3,6 +3,7 @@ package schedule
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -115,38 +116,63 @@ func (e *expression) timeWords() (text words, appointment bool) {
 	var en, zh []string
 	add := func(textEN, textZH string) { en, zh = append(en, textEN), append(zh, textZH) }
 	if seconds != 1 {
-		add(e.fieldWords(second, "second", "秒", "at second "))
+		add(e.fieldWords(second, "second", "秒", "at second"))
 	}
 	switch {
-	case minutes == 1 && seconds == 1 && e.texts[hour] == "*":
+	case minutes == 1 && seconds == 1 && e.set(hour) == 1<<24-1:
 		add("every hour", "每小时整点")
 	case minutes == 1 && seconds == 1:
 		add("on the hour", "整点")
 	case e.texts[minute] == "*" && seconds != 1 && e.texts[second] != "*" && !e.stepped(second):
 		add("of every minute", "每分钟")
 	case e.texts[minute] != "*" || seconds == 1:
-		add(e.fieldWords(minute, "minute", "分钟", "at minute "))
+		add(e.fieldWords(minute, "minute", "分钟", "at minute"))
 	}
-	if e.texts[hour] != "*" {
+	if e.set(hour) != 1<<24-1 {
 		if e.stepped(hour) {
 			add(e.fieldWords(hour, "hour", "小时", ""))
 		} else {
 			list := ranges(hours)
-			add("in hour "+joinEN(list), strings.Join(list, "、")+" 点")
+			add("in hour"+plural(list)+" "+joinEN(list), strings.Join(list, "、")+" 点")
 		}
 	} else if minutes != 1 && e.texts[minute] != "*" && !e.stepped(minute) {
 		add("of every hour", "每小时")
 	}
-	// Chinese names the larger unit first.
-	for i, j := 0, len(zh)-1; i < j; i, j = i+1, j-1 {
-		zh[i], zh[j] = zh[j], zh[i]
+	slices.Reverse(zh) // Chinese names the larger unit first
+	return words{EN: strings.Join(en, " "), ZH: joinZH(zh...)}, false
+}
+
+// joinZH sets Chinese texts together, with a blank only where a number meets them.
+func joinZH(parts ...string) string {
+	text := ""
+	for _, part := range parts {
+		if text != "" && part != "" && (part[0] < 0x80) != (text[len(text)-1] < 0x80) {
+			text += " "
+		}
+		text += part
 	}
-	return words{EN: strings.Join(en, " "), ZH: strings.Join(zh, " ")}, false
+	return text
+}
+
+// on puts the preposition before days that need one.
+func on(days string) string {
+	if strings.HasPrefix(days, "every ") || strings.Contains(days, "day to ") {
+		return days
+	}
+	return "on " + days
 }
 
 // stepped tells whether field k is one open step.
 func (e *expression) stepped(k int) bool {
 	return len(e.items[k]) == 1 && e.items[k][0].form == formOpenStep
+}
+
+// plural is the s after a unit that more than one number follows.
+func plural(list []string) string {
+	if len(list) == 1 && !strings.Contains(list[0], "-") {
+		return ""
+	}
+	return "s"
 }
 
 func (e *expression) fieldWords(k int, unitEN, unitZH, at string) (en, zh string) {
@@ -162,7 +188,7 @@ func (e *expression) fieldWords(k int, unitEN, unitZH, at string) (en, zh string
 		return en, zh
 	}
 	list := ranges(e.set(k))
-	return at + joinEN(list), "第 " + strings.Join(list, "、") + " " + unitZH
+	return at + plural(list) + " " + joinEN(list), "第 " + strings.Join(list, "、") + " " + unitZH
 }
 
 // dayWords says the date fields; both are empty for every day.
@@ -196,22 +222,18 @@ func (e *expression) dayWords() words {
 		}
 		day = words{EN: "every day", ZH: "每天"}
 	case dow.EN == "":
-		day = words{EN: "on " + dom.EN, ZH: "每月 " + dom.ZH}
+		day = words{EN: "on " + dom.EN, ZH: joinZH("每月", dom.ZH)}
 		if inMonth {
 			day.ZH = dom.ZH
 		}
 	case dom.EN == "":
-		day = words{EN: "on " + dow.EN, ZH: dow.ZH}
+		day = words{EN: on(dow.EN), ZH: dow.ZH}
 	case e.texts[dayOfMonth][0] == '*' || e.texts[weekday][0] == '*':
-		day = words{EN: "on " + dom.EN + " that is " + dow.EN, ZH: "每月 " + dom.ZH + "且为" + dow.ZH}
+		day = words{EN: "on " + dom.EN + " if that is " + strings.TrimPrefix(dow.EN, "every "), ZH: joinZH("每月", dom.ZH, "且为", strings.TrimPrefix(dow.ZH, "每"))}
 	default:
-		day = words{EN: "on " + dom.EN + " or on " + dow.EN, ZH: "每月 " + dom.ZH + "或" + dow.ZH}
+		day = words{EN: "on " + dom.EN + " or " + on(dow.EN), ZH: joinZH("每月", dom.ZH, "或", dow.ZH)}
 	}
-	zh := years.ZH + months.ZH
-	if zh != "" {
-		zh = strings.TrimSpace(zh) + " "
-	}
-	return words{EN: day.EN + months.EN + years.EN, ZH: zh + day.ZH}
+	return words{EN: day.EN + months.EN + years.EN, ZH: joinZH(strings.TrimSpace(years.ZH+months.ZH), day.ZH)}
 }
 
 func (e *expression) monthDayWords() words {
