@@ -171,11 +171,8 @@ func (j *journal) load() error {
 		}
 		if len(line) > 0 {
 			r, ok := decodeRecord(line)
-			if oversized || !ok {
-				if len(bytes.TrimSpace(line)) > 0 {
-					damaged++
-				}
-			} else if !j.apply(r) {
+			blank := len(bytes.TrimSpace(line)) == 0
+			if oversized || !blank && (!ok || !j.apply(r)) {
 				damaged++
 			}
 			oversized = false

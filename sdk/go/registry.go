@@ -13,7 +13,7 @@ const (
 	heartbeatDefault = 10 * time.Second
 	heartbeatLeast   = 500 * time.Millisecond
 	heartbeatMost    = time.Minute
-	pendingEvery     = 500 * time.Millisecond
+	pendingEvery     = 250 * time.Millisecond
 )
 
 // registryLoop registers and heartbeats until ctx ends.
