@@ -101,7 +101,7 @@ type Executor struct {
 	instance string
 	lease    time.Duration
 	draining bool
-	trouble  string // kind of the last failure to reach the server; empty: it answers
+	trouble  map[string]string // by path: kind of the last failure, until a call succeeds
 	runs     map[attemptKey]*run
 	byID     map[string]*run
 	queue    []*run
@@ -215,7 +215,7 @@ func New(opts Options) (*Executor, error) {
 		seen:    replays{max: 100_000},
 		leaving: make(chan struct{}), instanceKnown: make(chan struct{}),
 		beatNow: make(chan struct{}, 1), results: make(chan struct{}, 1), ended: make(chan struct{}, 1),
-		runs: make(map[attemptKey]*run), byID: make(map[string]*run), busy: make(map[shardKey]bool),
+		runs: make(map[attemptKey]*run), byID: make(map[string]*run), busy: make(map[shardKey]bool), trouble: make(map[string]string),
 	}
 	ex.outputs = newOutputs(ex)
 	ex.client = &client{
@@ -442,7 +442,7 @@ func (ex *Executor) sayGoodbye(ctx context.Context) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		ex.callFailed(err)
+		ex.callFailed(pathRemove, err)
 		if !wait(ctx, pause.after(err), nil) {
 			return
 		}

@@ -2,6 +2,7 @@ package ax_test
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -207,6 +208,9 @@ func TestOneMessageWithManyIsAnsweredOneByOne(t *testing.T) {
 	s.until("the heartbeat lists what is here", func() bool {
 		return len(s.registers[len(s.registers)-1]["running"].([]any)) == 4
 	})
+	for range 4 {
+		g.release <- nil
+	}
 }
 
 func TestAttemptsOfOneShardDoNotOverlap(t *testing.T) {
@@ -872,4 +876,55 @@ func TestWhatACrashCutOffIsReportedAndNotStartedAgain(t *testing.T) {
 	same(t, "state", s.result("2")["state"], "SUCCEEDED")
 	q.end()
 	same(t, "starts", g.starts.Load(), int64(2))
+}
+
+func TestServesHTTPS(t *testing.T) {
+	t.Parallel()
+	s := newScheduler(t)
+	tlsServer := httptest.NewTLSServer(nil) // for its certificate
+	defer tlsServer.Close()
+	p := s.launch(func(o *ax.Options) { o.TLS = &tls.Config{Certificates: tlsServer.TLS.Certificates} }, newGate().add)
+	s.until("it has registered", func() bool { return s.address != "" })
+	s.mu.Lock()
+	address := s.address
+	s.mu.Unlock()
+	if !strings.HasPrefix(address, "https://127.0.0.1:") {
+		t.Fatal(address)
+	}
+	res, err := tlsServer.Client().Post(address+"/ax/executor/probe", "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	same(t, "unsigned probe", res.StatusCode, 401)
+	p.end()
+}
+
+func TestLeasesAreRenewedWhileLeaving(t *testing.T) {
+	t.Parallel()
+	s := newScheduler(t)
+	s.leaseMs = 1500
+	g := newGate()
+	p := s.start(nil, g.add)
+	s.run(execution(t, "1", nil))
+	receive(t, "start", g.started)
+	p.stop()
+	s.until("the lease is renewed", func() bool { return len(s.leases) > 0 })
+	s.mu.Lock()
+	beats := len(s.registers)
+	s.mu.Unlock()
+	s.until("it is renewed again", func() bool { return len(s.leases) > 1 })
+	same(t, "heartbeats after leaving", len(s.registers), beats)
+	g.release <- nil
+	p.end()
+	same(t, "state", s.result("1")["state"], "SUCCEEDED")
+}
+
+func TestListensOnAllInterfacesUnderAnAddressThatMeansSomething(t *testing.T) {
+	t.Parallel()
+	s := newScheduler(t)
+	s.start(func(o *ax.Options) { o.Listen = ":0" }, newGate().add)
+	if !strings.HasPrefix(s.address, "http://127.0.0.1:") {
+		t.Fatal(s.address)
+	}
 }

@@ -52,15 +52,16 @@ type scheduler struct {
 	problems  []string // what the executor sent that it should not have
 	stopNext  []object // for the next heartbeat
 	// fault, when set, may answer in place of the server: status 0 = go on; -1 = do it and lose the reply.
-	fault  func(path string, body object) (status int, code string)
-	clock  time.Duration // added to the server's clock
-	owner  string
-	refuse string // reason for REFUSED
+	fault   func(path string, body object) (status int, code string)
+	clock   time.Duration // added to the server's clock
+	owner   string
+	refuse  string // reason for REFUSED
+	leaseMs int
 }
 
 func newScheduler(t *testing.T) *scheduler {
 	key, _ := hex.DecodeString(testKey[4:])
-	s := &scheduler{t: t, key: key, instance: "17", output: map[string][]object{}, changed: make(chan struct{})}
+	s := &scheduler{t: t, key: key, instance: "17", leaseMs: 600000, output: map[string][]object{}, changed: make(chan struct{})}
 	s.srv = httptest.NewServer(http.HandlerFunc(s.serve))
 	t.Cleanup(func() {
 		s.srv.Close()
@@ -173,7 +174,7 @@ func (s *scheduler) answer(path string, m object) any {
 		}
 		stop := s.stopNext
 		s.stopNext = nil
-		return object{"state": state, "reason": s.refuse, "instance": s.instance, "heartbeatMs": 1000, "leaseMs": 600000, "serverTime": s.now().UnixMilli(), "owner": s.owner, "stop": stop}
+		return object{"state": state, "reason": s.refuse, "instance": s.instance, "heartbeatMs": 1000, "leaseMs": s.leaseMs, "serverTime": s.now().UnixMilli(), "owner": s.owner, "stop": stop}
 	case "/ax/registry/remove":
 		s.removed++
 		return object{}

@@ -272,7 +272,7 @@ func (all *outputs) loop(ctx context.Context) {
 				all.stored(list, reply.Answers)
 				pause.reset()
 				most = 500
-				ex.delivered()
+				ex.delivered(pathLog)
 				if ex.isDraining() || all.full() {
 					continue
 				}
@@ -292,7 +292,7 @@ func (all *outputs) loop(ctx context.Context) {
 				most = 1
 				continue
 			}
-			ex.callFailed(err)
+			ex.callFailed(pathLog, err)
 			if !wait(ctx, pause.after(err), nil) {
 				return
 			}

@@ -30,7 +30,6 @@ type run struct {
 	ctx         context.Context
 	cancel      context.CancelCauseFunc
 	takenAt     time.Time
-	done        chan struct{} // closed when the result is in the spool
 
 	// guarded by Executor.mu
 	epoch   int64
@@ -151,7 +150,7 @@ func (ex *Executor) newRun(e *execution, key attemptKey, h Handler, traceParent 
 	ctx, cancel := context.WithCancelCause(ex.handlerCtx)
 	return &run{
 		ex: ex, e: *e, key: key, handler: h, traceParent: traceParent, out: ex.outputs.open(e.executionRef),
-		ctx: ctx, cancel: cancel, takenAt: time.Now(), done: make(chan struct{}), epoch: e.Fence.Epoch,
+		ctx: ctx, cancel: cancel, takenAt: time.Now(), epoch: e.Fence.Epoch,
 	}
 }
 
@@ -267,7 +266,6 @@ func (ex *Executor) finish(r *run, res *result) {
 		ex.startLocked()
 	}
 	ex.mu.Unlock()
-	close(r.done)
 	poke(ex.ended)
 }
 

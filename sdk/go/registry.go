@@ -48,13 +48,13 @@ func (b *beat) once(ctx context.Context) time.Duration {
 	var reply registerReply
 	if err := ex.client.post(ctx, pathRegistry, m, &reply); err != nil {
 		if ctx.Err() == nil {
-			ex.callFailed(err)
+			ex.callFailed(pathRegistry, err)
 		}
 		b.pause.most = b.every
 		return b.pause.after(err)
 	}
 	b.pause.reset()
-	ex.delivered()
+	ex.delivered(pathRegistry)
 	if reply.HeartbeatMs > 0 {
 		b.every = min(max(time.Duration(min(reply.HeartbeatMs, maxSpanMs))*time.Millisecond, heartbeatLeast), heartbeatMost)
 	}
@@ -105,8 +105,8 @@ func ownerURL(s string) string {
 	return s
 }
 
-// callFailed logs why the server is not heard, once for each kind of reason.
-func (ex *Executor) callFailed(err error) {
+// callFailed logs why a call did not succeed, once for each path and kind of reason.
+func (ex *Executor) callFailed(path string, err error) {
 	kind, level, todo := "silent", slog.LevelWarn, "check that ax-server runs and Options.Server is its address; work goes on, results are kept in "+ex.opts.Dir
 	var said *serverError
 	switch {
@@ -125,23 +125,23 @@ func (ex *Executor) callFailed(err error) {
 		kind, level, todo = fmt.Sprint(said.Status, said.Code), slog.LevelError, "see the message; the executor goes on asking"
 	}
 	ex.mu.Lock()
-	known := ex.trouble == kind
-	ex.trouble = kind
+	known := ex.trouble[path] == kind
+	ex.trouble[path] = kind
 	ex.mu.Unlock()
 	if known {
 		level = slog.LevelDebug
 	}
-	ex.log.Log(context.Background(), level, "call to scheduler did not succeed", slog.Any("err", err), slog.String("what_to_do", todo))
+	ex.log.Log(context.Background(), level, "call to scheduler did not succeed", slog.String("path", path), slog.Any("err", err), slog.String("what_to_do", todo))
 }
 
-// delivered notes that the server answers.
-func (ex *Executor) delivered() {
+// delivered notes that the server takes calls to path.
+func (ex *Executor) delivered(path string) {
 	ex.mu.Lock()
-	was := ex.trouble
-	ex.trouble = ""
+	was := ex.trouble[path]
+	delete(ex.trouble, path)
 	ex.mu.Unlock()
 	if was != "" {
-		ex.log.Info("scheduler answers again")
+		ex.log.Info("scheduler answers again", slog.String("path", path))
 	}
 }
 
@@ -196,7 +196,7 @@ func (ex *Executor) renewLeases(ctx context.Context) {
 		}
 		var reply answersReply
 		if err := ex.client.post(ctx, pathLease, m, &reply); err != nil && ctx.Err() == nil {
-			ex.callFailed(err)
+			ex.callFailed(pathLease, err)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (ex *Executor) resultLoop(ctx context.Context) {
 					slog.String("execution_id", batch[0].ref.ExecutionID), slog.Any("err", err))
 				ex.journal.postpone(batch[0])
 			}
-			ex.callFailed(err)
+			ex.callFailed(pathResults, err)
 			if !wait(ctx, pause.after(err), nil) {
 				return
 			}
@@ -65,7 +65,7 @@ func (ex *Executor) sendResults(ctx context.Context, batch []*spooled) error {
 	if err := ex.client.post(ctx, pathResults, m, &reply); err != nil {
 		return err
 	}
-	ex.delivered()
+	ex.delivered(pathResults)
 	var done []string
 	for _, a := range reply.Answers {
 		switch a.Answer {
