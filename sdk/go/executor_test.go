@@ -151,7 +151,7 @@ func TestRunsAnExecutionWithAllThatTheHandlerIsTold(t *testing.T) {
 	same(t, "state", r["state"], "SUCCEEDED")
 	same(t, "message", r["message"], "copied 2481 orders")
 	same(t, "result", r["result"], `{"copied":2481}`)
-	same(t, "result of the second", s.result("9007199254740991")["result"], `"{\"kind\":\"paid\",\"orderId\":42}"`)
+	same(t, "result of the second", s.result("9007199254740991")["result"], `"{\"orderId\":42,\"kind\":\"paid\"}"`)
 }
 
 func TestSameAttemptIsNeverStartedTwice(t *testing.T) {
@@ -206,7 +206,14 @@ func TestOneMessageWithManyIsAnsweredOneByOne(t *testing.T) {
 	receive(t, "start", g.started)
 	same(t, "room again", s.run(list[5]), []string{"accepted"})
 	s.until("the heartbeat lists what is here", func() bool {
-		return len(s.registers[len(s.registers)-1]["running"].([]any)) == 4
+		running := s.registers[len(s.registers)-1]["running"].([]any)
+		waiting := 0
+		for _, r := range running {
+			if r.(object)["ranMs"] == -1.0 {
+				waiting++
+			}
+		}
+		return len(running) == 4 && waiting == 2
 	})
 	for range 4 {
 		g.release <- nil
@@ -415,9 +422,10 @@ func TestForgedAndMisdirectedMessagesAreRefused(t *testing.T) {
 			m.head.Set("webhook-timestamp", fmt.Sprint(time.Now().Unix()-7))
 		}, 401, "bad_signature"},
 		"no signature":   {func(m *message) { m.head.Del("webhook-signature") }, 401, "bad_signature"},
-		"302 s behind":   {func(m *message) { s.resign(m, "late", time.Now().Add(-302*time.Second)) }, 401, "bad_clock"},
-		"302 s ahead":    {func(m *message) { s.resign(m, "early", time.Now().Add(302*time.Second)) }, 401, "bad_clock"},
+		"302 s behind":   {func(m *message) { s.resign(m, "late-message", time.Now().Add(-302*time.Second)) }, 401, "bad_clock"},
+		"302 s ahead":    {func(m *message) { s.resign(m, "early-message", time.Now().Add(302*time.Second)) }, 401, "bad_clock"},
 		"id of 65 bytes": {func(m *message) { s.resign(m, strings.Repeat("i", 65), time.Now()) }, 401, "bad_signature"},
+		"id with a dot":  {func(m *message) { s.resign(m, "message.id", time.Now()) }, 401, "bad_signature"},
 		"a kill at run":  {func(m *message) { *m = *s.message(s.address, "/ax/executor/run", golden(t, "kill.json")) }, 400, "bad_request"},
 		"another app": {func(m *message) {
 			*m = *s.message(s.address, "/ax/executor/run", with(golden(t, "run.json"), "app", "x"))

@@ -84,7 +84,7 @@ type record struct {
 // spooled is a result that the server has not yet committed.
 type spooled struct {
 	key  attemptKey
-	ref  runningRef
+	ref  fencedRef
 	body json.RawMessage
 }
 
@@ -203,7 +203,7 @@ func (j *journal) apply(r record) bool {
 		j.ended(r)
 		j.push(&spooled{
 			key: attemptKey{r.Shard, r.Attempt}, body: r.Result,
-			ref: runningRef{executionRef: res.executionRef, Fence: res.Fence},
+			ref: fencedRef{executionRef: res.executionRef, Fence: res.Fence},
 		})
 	case "sent":
 		j.drop(r.Sent)
@@ -292,10 +292,10 @@ func (j *journal) postpone(s *spooled) {
 	}
 }
 
-func (j *journal) refs() []runningRef {
+func (j *journal) refs() []fencedRef {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	refs := make([]runningRef, len(j.spool))
+	refs := make([]fencedRef, len(j.spool))
 	for i, s := range j.spool {
 		refs[i] = s.ref
 	}
@@ -355,7 +355,7 @@ func (j *journal) end(k attemptKey, res *result, now time.Time) error {
 	}
 	j.mu.Lock()
 	j.ended(r)
-	j.push(&spooled{key: k, body: body, ref: runningRef{executionRef: res.executionRef, Fence: res.Fence}})
+	j.push(&spooled{key: k, body: body, ref: fencedRef{executionRef: res.executionRef, Fence: res.Fence}})
 	at, err := j.append([]record{r})
 	j.mu.Unlock()
 	if err == nil {

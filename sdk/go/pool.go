@@ -32,9 +32,9 @@ type run struct {
 	takenAt     time.Time
 
 	// guarded by Executor.mu
-	epoch   int64
-	started bool
-	peakMB  int64
+	epoch     int64
+	startedAt time.Time // zero while it waits
+	peakMB    int64
 
 	mu      sync.Mutex
 	value   string
@@ -179,7 +179,7 @@ func (ex *Executor) startLocked() {
 			continue
 		}
 		ex.queue = slices.Delete(ex.queue, i, i+1)
-		r.started = true
+		r.startedAt = time.Now()
 		ex.busy[r.key.shard] = true
 		ex.running++
 		go ex.execute(r)
@@ -188,9 +188,9 @@ func (ex *Executor) startLocked() {
 
 // execute runs the handler and puts the result into the spool.
 func (ex *Executor) execute(r *run) {
-	startedAt := time.Now()
 	memory := memoryMB()
 	ex.mu.Lock()
+	startedAt := r.startedAt
 	r.peakMB = max(r.peakMB, memory)
 	ex.mu.Unlock()
 	if ms := r.e.TimeoutMs; ms > 0 {
@@ -260,7 +260,7 @@ func (ex *Executor) finish(r *run, res *result) {
 	if ex.byID[r.e.ExecutionID] == r {
 		delete(ex.byID, r.e.ExecutionID)
 	}
-	if r.started {
+	if !r.startedAt.IsZero() {
 		ex.running--
 		delete(ex.busy, r.key.shard)
 		ex.startLocked()
@@ -326,13 +326,17 @@ func (ex *Executor) runningRefs() []runningRef {
 	refs := make([]runningRef, 0, len(ex.runs))
 	have := make(map[string]bool, len(ex.runs))
 	for _, r := range ex.runs {
-		refs = append(refs, runningRef{r.e.executionRef, fence{r.e.Fence.Attempt, r.epoch}})
+		ref := runningRef{fencedRef{r.e.executionRef, fence{r.e.Fence.Attempt, r.epoch}}, -1}
+		if !r.startedAt.IsZero() {
+			ref.RanMs = time.Since(r.startedAt).Milliseconds()
+		}
+		refs = append(refs, ref)
 		have[r.e.ExecutionID] = true
 	}
 	ex.mu.Unlock()
 	for _, ref := range ex.journal.refs() {
 		if !have[ref.ExecutionID] {
-			refs = append(refs, ref)
+			refs = append(refs, runningRef{ref, -1})
 		}
 	}
 	return refs
@@ -352,7 +356,7 @@ func (ex *Executor) busyShards() map[shardKey]bool {
 func (r *run) extend(ctx context.Context, d time.Duration) error {
 	ex := r.ex
 	ex.mu.Lock()
-	ref := runningRef{r.e.executionRef, fence{r.e.Fence.Attempt, r.epoch}}
+	ref := fencedRef{r.e.executionRef, fence{r.e.Fence.Attempt, r.epoch}}
 	ex.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -20,11 +20,11 @@ const (
 )
 
 const (
-	maxBody        = 1 << 20
-	maxHeader      = 16 << 10
-	maxMessage     = 4 << 10
-	maxResult      = 64 << 10
-	maxResultBatch = 500
+	maxBody    = 1 << 20
+	maxHeader  = 16 << 10
+	maxMessage = 4 << 10
+	maxResult  = 64 << 10
+	maxBatch   = 500 // results or leases in one message
 )
 
 // state is how an execution ended, as the server stores it.
@@ -59,9 +59,15 @@ type executionRef struct {
 	ExecutionID string `json:"executionId"`
 }
 
-type runningRef struct {
+type fencedRef struct {
 	executionRef
 	Fence fence `json:"fence"`
+}
+
+// runningRef is an item of the list of what is here.
+type runningRef struct {
+	fencedRef
+	RanMs int64 `json:"ranMs"` // since the handler started; -1 while it waits in the pool or in the spool
 }
 
 type handlerInfo struct {
@@ -169,7 +175,7 @@ type result struct {
 	Fence        fence  `json:"fence"`
 	State        state  `json:"state"`
 	Message      string `json:"message"`
-	Result       string `json:"result"`
+	Result       string `json:"result,omitempty"`
 	WaitedMs     int64  `json:"waitedMs"`
 	DurationMs   int64  `json:"durationMs"`
 	PeakMemoryMB int64  `json:"peakMemoryMB"`
@@ -187,7 +193,7 @@ type leaseMessage struct {
 }
 
 type leaseRef struct {
-	runningRef
+	fencedRef
 	ExtendMs int64 `json:"extendMs"`
 }
 
@@ -247,10 +253,27 @@ func (e *execution) check() error {
 	case e.TimeoutMs < 0 || e.TimeoutMs > maxSpanMs || e.LeaseMs < 0 || e.LeaseMs > maxSpanMs:
 		return errors.New("timeoutMs or leaseMs is negative or beyond ten years")
 	}
-	if string(e.Event) == "null" {
-		e.Event = nil
-	}
+	e.Event = eventBody(e.Event)
 	return nil
+}
+
+// eventBody takes the event's body out of the string in which it travels; a body that is no
+// JSON stays the string that it is. Null and empty are nil.
+func eventBody(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil
+	}
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return raw
+	}
+	if text == "" {
+		return nil
+	}
+	if json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	return raw
 }
 
 // maxSpanMs keeps spans far from overflow when they become a time.Duration.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -190,13 +191,15 @@ func (ex *Executor) renewLeases(ctx context.Context) {
 		if len(refs) == 0 {
 			continue
 		}
-		m := leaseMessage{header: ex.header("lease")}
-		for _, ref := range refs {
-			m.Executions = append(m.Executions, leaseRef{runningRef: ref})
-		}
-		var reply answersReply
-		if err := ex.client.post(ctx, pathLease, m, &reply); err != nil && ctx.Err() == nil {
-			ex.callFailed(pathLease, err)
+		for part := range slices.Chunk(refs, maxBatch) {
+			m := leaseMessage{header: ex.header("lease")}
+			for _, ref := range part {
+				m.Executions = append(m.Executions, leaseRef{fencedRef: ref.fencedRef})
+			}
+			var reply answersReply
+			if err := ex.client.post(ctx, pathLease, m, &reply); err != nil && ctx.Err() == nil {
+				ex.callFailed(pathLease, err)
+			}
 		}
 	}
 }

@@ -17,7 +17,7 @@ func (ex *Executor) resultLoop(ctx context.Context) {
 		return
 	}
 	pause := backoff{}
-	most := maxResultBatch
+	most := maxBatch
 	poke(ex.results) // what an earlier process left
 	for {
 		select {
@@ -33,7 +33,7 @@ func (ex *Executor) resultLoop(ctx context.Context) {
 			err := ex.sendResults(ctx, batch)
 			if err == nil {
 				pause.reset()
-				most = maxResultBatch
+				most = maxBatch
 				continue
 			}
 			if ctx.Err() != nil {
@@ -97,7 +97,7 @@ func (ex *Executor) upkeep(ctx context.Context) {
 		if ex.running > 0 {
 			mb := memoryMB()
 			for _, r := range ex.runs {
-				if r.started {
+				if !r.startedAt.IsZero() {
 					r.peakMB = max(r.peakMB, mb)
 				}
 			}

@@ -22,6 +22,7 @@ const (
 	headerTime      = "Ax-Time"
 	headerApp       = "Ax-App"
 
+	minMessageID = 8
 	maxMessageID = 64
 	// maxSignatures bounds the work that one message can cause; a rotation needs two.
 	maxSignatures = 8
@@ -51,6 +52,19 @@ func parseKey(s string) ([]byte, error) {
 	return key, nil
 }
 
+// isMessageID bars dots above all: an id with dots could take over what the timestamp says.
+func isMessageID(id string) bool {
+	if len(id) < minMessageID || len(id) > maxMessageID {
+		return false
+	}
+	for _, c := range []byte(id) {
+		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
 func mac(key []byte, id, timestamp string, body []byte) []byte {
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte(id))
@@ -70,7 +84,7 @@ func sign(key []byte, id, timestamp string, body []byte) string {
 // errClock; errClock only for a message that the key's holder did sign, so that a stranger
 // learns nothing.
 func verify(key []byte, id, timestamp, signatures string, body []byte, now time.Time) error {
-	if id == "" || len(id) > maxMessageID {
+	if !isMessageID(id) {
 		return errSignature
 	}
 	// One form per number, so that nothing rides along in the signed content.

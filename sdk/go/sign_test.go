@@ -67,7 +67,7 @@ func TestSignatureVectors(t *testing.T) {
 	now := time.Unix(1796000000, 0)
 	for _, c := range v.Clock {
 		ts := strconv.FormatInt(now.Unix()+int64(c.OffsetSeconds), 10)
-		err := verify(key, "id", ts, sign(key, "id", ts, nil), nil, now)
+		err := verify(key, "message-id", ts, sign(key, "message-id", ts, nil), nil, now)
 		if c.Accepted != (err == nil) || err != nil && !errors.Is(err, errClock) {
 			t.Errorf("%d s away: %v", c.OffsetSeconds, err)
 		}
@@ -78,18 +78,18 @@ func TestEverySignatureByteCounts(t *testing.T) {
 	key := bytes.Repeat([]byte{7}, 32)
 	now := time.Unix(1796000000, 0)
 	body := []byte(`{"type":"run"}`)
-	good := sign(key, "id", "1796000000", body)
+	good := sign(key, "message-id", "1796000000", body)
 	for i := range good {
 		for bit := range 8 {
 			b := []byte(good)
 			b[i] ^= 1 << bit
-			if verify(key, "id", "1796000000", string(b), body, now) == nil {
+			if verify(key, "message-id", "1796000000", string(b), body, now) == nil {
 				t.Fatalf("byte %d, bit %d", i, bit)
 			}
 		}
 	}
 	many := strings.Repeat("v1,x ", maxSignatures) + good
-	if verify(key, "id", "1796000000", many, body, now) == nil {
+	if verify(key, "message-id", "1796000000", many, body, now) == nil {
 		t.Fatal("more signatures are looked at than allowed")
 	}
 }
@@ -183,7 +183,7 @@ func FuzzVerify(f *testing.F) {
 			t.Fatal("a stranger's message passed")
 		}
 		err := verify(key, id, timestamp, sign(key, id, timestamp, body), body, now)
-		if seconds, bad := strconv.ParseInt(timestamp, 10, 64); err == nil && (bad != nil || seconds < now.Unix()-300 || seconds > now.Unix()+300 || len(id) > maxMessageID || id == "") {
+		if seconds, bad := strconv.ParseInt(timestamp, 10, 64); err == nil && (bad != nil || seconds < now.Unix()-300 || seconds > now.Unix()+300 || !isMessageID(id)) {
 			t.Fatal("passed with a bad id or time")
 		}
 	})
