@@ -137,7 +137,7 @@ func (c *client) postTo(ctx context.Context, target, path string, body []byte, r
 	}
 	// The refusal is not signed, so its time is only tried. The reply to a message with a fresh
 	// id is signed, and is what makes the correction believed.
-	offset := time.UnixMilli(wrong.serverMillis).Sub(time.Now())
+	offset := time.Until(time.UnixMilli(wrong.serverMillis))
 	if err := c.once(ctx, target+path, body, reply, offset); err != nil {
 		if errors.As(err, &wrong) {
 			return &wrong.serverError

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -327,7 +328,7 @@ func TestHandlersThatGoWrong(t *testing.T) {
 	t.Parallel()
 	s := newScheduler(t)
 	s.start(func(o *ax.Options) { o.Queue = 10 }, func(ex *ax.Executor) {
-		ex.Simple("panics", func(*ax.Context) error { var m map[string]int; m["x"] = 1; return nil })
+		ex.Simple("panics", func(c *ax.Context) error { _ = make([]int, 0)[c.Attempt()]; return nil })
 		ex.Simple("final", func(*ax.Context) error { return fmt.Errorf("step 2: %w", ax.NoRetry(errors.New("bad account"))) })
 		ex.Simple("binds", func(c *ax.Context) error {
 			var p struct {
@@ -345,7 +346,7 @@ func TestHandlersThatGoWrong(t *testing.T) {
 		execution(t, "5", object{"handler": "long"}))
 	r := s.result("1")
 	same(t, "panic", r["state"], "FAILED")
-	contains(t, "message", r["message"].(string), "panic: assignment to entry in nil map")
+	contains(t, "message", r["message"].(string), "panic: runtime error: index out of range [1] with length 0")
 	s.until("the stack is in the output", func() bool { return strings.Contains(s.text("1"), "executor_test.go:") })
 	r = s.result("2")
 	same(t, "final", []any{r["state"], r["noRetry"], r["message"]}, []any{"FAILED", true, "step 2: bad account"})
@@ -935,4 +936,33 @@ func TestListensOnAllInterfacesUnderAnAddressThatMeansSomething(t *testing.T) {
 	if !strings.HasPrefix(s.address, "http://127.0.0.1:") {
 		t.Fatal(s.address)
 	}
+}
+
+// BenchmarkExecutions is the whole way of an execution, the server's side of it included: run
+// messages of 100, journal, handler, journal, results.
+func BenchmarkExecutions(b *testing.B) {
+	s := newScheduler(b)
+	ex, err := ax.New(ax.Options{Server: s.srv.URL, App: "order-service", Key: testKey, Dir: b.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ex.Simple("work", func(*ax.Context) error { return nil })
+	ctx, stop := context.WithCancel(b.Context())
+	done := make(chan error, 1)
+	go func() { done <- ex.Run(ctx) }()
+	s.until("it is online", func() bool { return s.online })
+	sent := 0
+	for b.Loop() {
+		var list []object
+		for range 100 {
+			sent++
+			list = append(list, execution(b, fmt.Sprint(sent), nil))
+		}
+		s.run(list...)
+		s.until("most are done", func() bool { return len(s.results) > sent-300 })
+	}
+	s.until("all are done", func() bool { return len(s.results) == sent })
+	b.ReportMetric(float64(sent)/b.Elapsed().Seconds(), "executions/s")
+	stop()
+	<-done
 }

@@ -34,7 +34,7 @@ type object = map[string]any
 // scheduler is a server for tests. It shares no code with the package: it signs, verifies and
 // builds messages from the contract's goldens on its own.
 type scheduler struct {
-	t   *testing.T
+	t   testing.TB
 	srv *httptest.Server
 	key []byte
 
@@ -59,7 +59,7 @@ type scheduler struct {
 	leaseMs int
 }
 
-func newScheduler(t *testing.T) *scheduler {
+func newScheduler(t testing.TB) *scheduler {
 	key, _ := hex.DecodeString(testKey[4:])
 	s := &scheduler{t: t, key: key, instance: "17", leaseMs: 600000, output: map[string][]object{}, changed: make(chan struct{})}
 	s.srv = httptest.NewServer(http.HandlerFunc(s.serve))
@@ -276,7 +276,7 @@ func (s *scheduler) call(address, path string, body any) (int, object) {
 }
 
 // execution makes one from the golden, with fields replaced.
-func execution(t *testing.T, id string, over object) object {
+func execution(t testing.TB, id string, over object) object {
 	t.Helper()
 	m := golden(t, "run.json")
 	e := m["executions"].([]any)[0].(object)
@@ -289,7 +289,7 @@ func execution(t *testing.T, id string, over object) object {
 	return e
 }
 
-func golden(t *testing.T, name string) object {
+func golden(t testing.TB, name string) object {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "contract", "golden", name))
 	if err != nil {
@@ -405,7 +405,7 @@ func (l *logs) String() string {
 }
 
 // until waits for a text in the log.
-func (l *logs) until(t *testing.T, text string) {
+func (l *logs) until(t testing.TB, text string) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
@@ -425,7 +425,7 @@ func (l *logs) until(t *testing.T, text string) {
 
 // process is an executor that runs in a test.
 type process struct {
-	t    *testing.T
+	t    testing.TB
 	ex   *ax.Executor
 	stop context.CancelFunc
 	done chan error

@@ -47,8 +47,6 @@ type header struct {
 	Instance  string `json:"instance,omitempty"`
 }
 
-func (h *header) head() *header { return h }
-
 type fence struct {
 	Attempt int   `json:"attempt"`
 	Epoch   int64 `json:"epoch"`
