@@ -37,16 +37,22 @@ const router = makeRouter(client)
 
 onSession(() => {
   if (signedIn()) return
-  client.clear()
   const { pathname, href } = router.state.location
-  if (pathname !== '/login' && pathname !== '/setup') {
-    void router.navigate({ to: '/login', search: { to: href === '/' ? undefined : href } })
-  }
+  const left =
+    pathname === '/login' || pathname === '/setup'
+      ? Promise.resolve()
+      : router.navigate({ to: '/login', search: { to: href === '/' ? undefined : href } })
+  // Only now: what is still on the page would ask again for what it lost.
+  void left.then(() => client.clear())
 })
+
+const still = window.matchMedia('(prefers-reduced-motion: reduce)').matches
 
 const light = {
   colorPrimary: '#2356c7',
+  colorPrimaryHover: '#2f63d6',
   colorLink: '#1d4fbf',
+  colorLinkHover: '#2f63d6',
   colorTextDescription: '#566074',
   colorTextPlaceholder: '#667085',
   colorError: '#c02626',
@@ -76,7 +82,10 @@ function Root() {
       button={{ autoInsertSpace: false }}
       theme={{
         algorithm: isDark ? theme.darkAlgorithm : theme.defaultAlgorithm,
-        token: { ...(isDark ? dark : light), borderRadius: 6, fontFamily: 'inherit' },
+        token: { ...(isDark ? dark : light), borderRadius: 6, fontFamily: 'inherit', motion: !still },
+        components: isDark
+          ? { Button: { colorError: '#ff8f88', colorErrorHover: '#ffaaa4', dangerColor: '#2b0b0a' } }
+          : {},
       }}
     >
       <App component={false}>

@@ -9,6 +9,7 @@ export interface Column<T> {
   cell: (row: T) => ReactNode
   num?: boolean
   clip?: boolean
+  roomy?: boolean
   // The title is for screen readers only.
   quiet?: boolean
 }
@@ -59,7 +60,10 @@ export function DataTable<T>({
               {columns.map((column) => (
                 <td
                   key={column.key}
-                  className={[column.num && 'num', column.clip && 'clip'].filter(Boolean).join(' ') || undefined}
+                  className={
+                    [column.num && 'num', column.clip && 'clip', column.roomy && 'roomy'].filter(Boolean).join(' ') ||
+                    undefined
+                  }
                 >
                   {column.cell(row)}
                 </td>

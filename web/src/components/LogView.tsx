@@ -147,6 +147,7 @@ export function LogView({
           className="logview"
           ref={view}
           onScroll={onScroll}
+          // biome-ignore lint/a11y/noNoninteractiveTabindex: scrolled with the keyboard
           tabIndex={0}
           role="log"
           aria-live="off"

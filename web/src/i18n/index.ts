@@ -1,4 +1,5 @@
 import type { Locale } from 'antd/es/locale'
+import english from 'antd/locale/en_US'
 import i18next from 'i18next'
 import { initReactI18next } from 'react-i18next'
 import { getPrefs, type Lang, setPrefs } from '../lib/prefs'
@@ -16,9 +17,11 @@ declare module 'i18next' {
   }
 }
 
-let antdLocale: Locale | undefined
+// There is always one: without it antd leaves out a component around the page, and a
+// change of language would build the page anew and lose what was typed.
+let antdLocale: Locale = english
 
-export function currentAntdLocale(): Locale | undefined {
+export function currentAntdLocale(): Locale {
   return antdLocale
 }
 
@@ -30,7 +33,7 @@ async function load(lang: Lang): Promise<void> {
   } else {
     const dictionary = await import('./en')
     i18next.addResourceBundle('en', 'translation', dictionary.default, true, true)
-    antdLocale = undefined
+    antdLocale = english
   }
 }
 

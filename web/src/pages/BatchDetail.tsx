@@ -115,7 +115,7 @@ function Detail({ batch }: { batch: BatchDetail }) {
         <button
           type="button"
           className="plain link nowrap"
-          aria-label={t('batch.pick', { shard: one.shard, attempt: one.attempt })}
+          title={t('batch.pick', { shard: one.shard, attempt: one.attempt })}
           aria-pressed={one.id === chosen?.id}
           onClick={() => set({ exec: one.id, tab: undefined })}
         >

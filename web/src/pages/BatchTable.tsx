@@ -72,7 +72,39 @@ export function useBatchColumns(): Record<string, Column<Batch>> {
       cell: (batch) => `${batch.shardsDone - batch.shardsFailed} / ${batch.shardTotal}`,
     },
     due: { key: 'due', title: t('executions.due'), cell: (batch) => <Time at={batch.dueAt} /> },
-    start: { key: 'start', title: t('executions.start'), cell: (batch) => <Time at={batch.startedAt} /> },
+    dueStart: {
+      key: 'dueStart',
+      title: `${t('executions.due')} / ${t('executions.start')}`,
+      cell: (batch) => (
+        <>
+          <Time at={batch.dueAt} />
+          <span className="two">
+            <Time at={batch.startedAt} />
+          </span>
+        </>
+      ),
+    },
+    batchJob: {
+      key: 'batchJob',
+      title: `${t('executions.batch')} / ${t('executions.job')}`,
+      cell: (batch) => (
+        <>
+          <Link
+            className="mono nowrap"
+            to="/ns/$ns/executions/$batchId"
+            params={{ ns, batchId: batch.batchId }}
+            preload={false}
+          >
+            {batch.batchId}
+          </Link>
+          <span className="two">
+            <Link to="/ns/$ns/jobs/$id" params={{ ns, id: batch.jobId }} preload={false}>
+              {batch.jobName}
+            </Link>
+          </span>
+        </>
+      ),
+    },
     delay: {
       key: 'delay',
       title: t('executions.delay'),
@@ -95,7 +127,7 @@ export function useBatchColumns(): Record<string, Column<Batch>> {
 }
 
 const shown = {
-  all: ['batch', 'job', 'trigger', 'state', 'shards', 'due', 'start', 'delay', 'duration', 'reason'],
+  all: ['batchJob', 'trigger', 'state', 'shards', 'dueStart', 'delay', 'duration', 'reason'],
   times: ['batch', 'job', 'trigger', 'state', 'due', 'delay', 'duration'],
   reason: ['batch', 'job', 'state', 'due', 'reason'],
   job: ['batch', 'trigger', 'state', 'shards', 'due', 'delay', 'duration', 'reason'],

@@ -47,6 +47,7 @@ export function Executors() {
     },
     {
       key: 'state',
+      roomy: true,
       title: t('common.state'),
       cell: (one) => (
         <>
