@@ -1,0 +1,129 @@
+import { queryOptions } from '@tanstack/react-query'
+import { type BatchSearch, bounds, type JobSearch, type Window } from '../lib/search'
+import { api, must } from './client'
+
+// The keys start with the namespace, so that leaving one forgets nothing of another.
+
+export const meQuery = queryOptions({
+  queryKey: ['me'],
+  queryFn: () => must(api.GET('/api/v1/me')),
+  staleTime: 60_000,
+})
+
+export const metaQuery = queryOptions({
+  queryKey: ['meta'],
+  queryFn: () => must(api.GET('/api/v1/meta')),
+  staleTime: 300_000,
+})
+
+export const summaryQuery = (namespace: string) =>
+  queryOptions({
+    queryKey: [namespace, 'summary'],
+    queryFn: () => must(api.GET('/api/v1/namespaces/{namespace}/summary', { params: { path: { namespace } } })),
+  })
+
+export const appsQuery = (namespace: string) =>
+  queryOptions({
+    queryKey: [namespace, 'apps'],
+    queryFn: () => must(api.GET('/api/v1/namespaces/{namespace}/apps', { params: { path: { namespace } } })),
+  })
+
+export const executorsQuery = (namespace: string) =>
+  queryOptions({
+    queryKey: [namespace, 'executors'],
+    queryFn: () => must(api.GET('/api/v1/namespaces/{namespace}/executors', { params: { path: { namespace } } })),
+  })
+
+export const jobQuery = (namespace: string, id: string) =>
+  queryOptions({
+    queryKey: [namespace, 'job', id],
+    queryFn: () => must(api.GET('/api/v1/namespaces/{namespace}/jobs/{id}', { params: { path: { namespace, id } } })),
+  })
+
+export const batchQuery = (namespace: string, batchId: string) =>
+  queryOptions({
+    queryKey: [namespace, 'batch', batchId],
+    queryFn: () =>
+      must(api.GET('/api/v1/namespaces/{namespace}/batches/{batchId}', { params: { path: { namespace, batchId } } })),
+  })
+
+export interface Page<T> {
+  items: T[]
+  nextCursor?: string
+}
+
+export function jobsPage(namespace: string, search: JobSearch, cursor: string, limit = 50) {
+  return must(
+    api.GET('/api/v1/namespaces/{namespace}/jobs', {
+      params: { path: { namespace }, query: { ...search, ...(cursor && { cursor }), limit } },
+    }),
+  )
+}
+
+export function batchesPage(
+  namespace: string,
+  search: Pick<BatchSearch, 'job' | 'state'>,
+  window: { from?: string; to?: string },
+  cursor: string,
+  limit = 50,
+) {
+  const { job, state } = search
+  return must(
+    api.GET('/api/v1/namespaces/{namespace}/batches', {
+      params: {
+        path: { namespace },
+        query: { ...(job && { job }), ...(state && { state }), ...window, ...(cursor && { cursor }), limit },
+      },
+    }),
+  )
+}
+
+// latestBatches is a short list for a dashboard or a job's page: newest first.
+export const latestBatches = (namespace: string, search: BatchSearch, limit: number) =>
+  queryOptions({
+    queryKey: [namespace, 'batches', 'latest', search, limit],
+    queryFn: () => batchesPage(namespace, search, bounds(search, Date.now()), '', limit),
+  })
+
+export function auditPage(
+  namespace: string,
+  search: { actor?: string; action?: string; object?: string } & Window,
+  window: { from?: string; to?: string },
+  cursor: string,
+  limit = 50,
+) {
+  const { actor, action, object } = search
+  return must(
+    api.GET('/api/v1/audit', {
+      params: {
+        query: {
+          namespace,
+          ...(actor && { actor }),
+          ...(action && { action }),
+          ...(object && { object }),
+          ...window,
+          ...(cursor && { cursor }),
+          limit,
+        },
+      },
+    }),
+  )
+}
+
+// exportCap bounds how much one export holds in the browser.
+export const exportCap = 10_000
+
+// everyPage walks a keyset to its end or to the cap.
+export async function everyPage<T>(
+  page: (cursor: string) => Promise<Page<T>>,
+): Promise<{ rows: T[]; capped: boolean }> {
+  const rows: T[] = []
+  let cursor = ''
+  for (;;) {
+    const got = await page(cursor)
+    rows.push(...got.items)
+    if (!got.nextCursor) return { rows, capped: false }
+    if (rows.length >= exportCap) return { rows: rows.slice(0, exportCap), capped: true }
+    cursor = got.nextCursor
+  }
+}

@@ -1,0 +1,329 @@
+import { useQuery, useQueryClient } from '@tanstack/react-query'
+import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
+import { App, Button } from 'antd'
+import { useEffect, useState } from 'react'
+import { api, must, refusedOf } from '../api/client'
+import { batchQuery, jobQuery } from '../api/queries'
+import { type BatchDetail, type Execution, isFinal } from '../api/types'
+import { CopyButton, ErrorBox, Facts, Guarded, PageHead, Skeleton, Tabs } from '../components/basics'
+import { type Column, DataTable } from '../components/DataTable'
+import { Gantt } from '../components/Gantt'
+import { LogView } from '../components/LogView'
+import { useBatchToast, useShowError } from '../components/mutations'
+import { StatusTag } from '../components/StatusTag'
+import { JobZoneProvider, Time } from '../components/Time'
+import { useT, useText } from '../i18n/useText'
+import { baseURL } from '../lib/base'
+import { curlOf, zoneOf } from '../lib/job'
+import { useEvery } from '../lib/live'
+import type { BatchDetailSearch } from '../lib/search'
+import { formatBytes, formatSpan } from '../lib/time'
+import { NotFound } from '../shell/errors'
+import { useCan, useNamespace } from '../shell/namespace'
+import { delayOf, useTriggerWord } from './BatchTable'
+
+export function BatchPage() {
+  const ns = useNamespace()
+  const { batchId } = useParams({ from: '/ns/$ns/executions/$batchId' })
+  const every = useEvery(1_500)
+  const query = useQuery({
+    ...batchQuery(ns, batchId),
+    refetchInterval: ({ state }) => (state.data && isFinal(state.data.state) ? false : every),
+  })
+  const job = useQuery({ ...jobQuery(ns, query.data?.jobId ?? ''), enabled: Boolean(query.data), retry: false })
+  if (query.isPending) return <Skeleton />
+  if (!query.data) {
+    if (refusedOf(query.error).status === 404) return <NotFound />
+    return <ErrorBox error={query.error} retry={() => void query.refetch()} />
+  }
+  return (
+    <JobZoneProvider zone={zoneOf(job.data)}>
+      <Detail batch={query.data} />
+    </JobZoneProvider>
+  )
+}
+
+// firstToShow is the execution a person most likely came for: one that runs, else one
+// that failed, else the last.
+function firstToShow(executions: Execution[]): Execution | undefined {
+  return (
+    executions.find((one) => one.state === 'RUNNING' || one.state === 'STOPPING') ??
+    executions.findLast((one) => isFinal(one.state) && one.state !== 'SUCCEEDED') ??
+    executions.at(-1)
+  )
+}
+
+function Detail({ batch }: { batch: BatchDetail }) {
+  const t = useT()
+  const text = useText()
+  const ns = useNamespace()
+  const can = useCan()
+  const client = useQueryClient()
+  const { modal } = App.useApp()
+  const toast = useBatchToast()
+  const showError = useShowError()
+  const triggerWord = useTriggerWord()
+  const search = useSearch({ from: '/ns/$ns/executions/$batchId' })
+  const navigate = useNavigate({ from: '/ns/$ns/executions/$batchId' })
+  const tab = search.tab ?? 'output'
+  const executions = [...batch.executions].sort((a, b) => a.shard - b.shard || a.attempt - b.attempt)
+  const chosen = executions.find((one) => one.id === search.exec) ?? firstToShow(executions)
+  const [progress, setProgress] = useState<{ id: string; value: number } | null>(null)
+  const [now, setNow] = useState(Date.now)
+  const final = isFinal(batch.state)
+
+  useEffect(() => {
+    if (final) return
+    const timer = setInterval(() => setNow(Date.now()), 1_000)
+    return () => clearInterval(timer)
+  }, [final])
+
+  const set = (change: BatchDetailSearch) =>
+    void navigate({ search: (old: BatchDetailSearch) => ({ ...old, ...change }), replace: true })
+
+  function act(kind: 'cancel' | 'retry') {
+    const id = batch.batchId
+    modal.confirm({
+      title: t(`batch.${kind}Title`),
+      content: t(`batch.${kind}Text`),
+      okText: t(`batch.${kind}`),
+      okButtonProps: { danger: kind === 'cancel' },
+      cancelText: t('common.close'),
+      onOk: async () => {
+        const params = { path: { namespace: ns, batchId: id } }
+        try {
+          if (kind === 'cancel') {
+            await must(api.POST('/api/v1/namespaces/{namespace}/batches/{batchId}/cancel', { params }))
+            toast(id, t('batch.cancelAsked', { id }))
+          } else {
+            const next = await must(api.POST('/api/v1/namespaces/{namespace}/batches/{batchId}/retry', { params }))
+            toast(next.batchId, t('batch.retried', { id: next.batchId }))
+          }
+        } catch (error) {
+          showError(error)
+        }
+        await client.invalidateQueries({ queryKey: [ns] })
+      },
+    })
+  }
+
+  const columns: Column<Execution>[] = [
+    {
+      key: 'shard',
+      title: t('batch.shard'),
+      cell: (one) => (
+        <button
+          type="button"
+          className="plain link nowrap"
+          title={t('batch.pick', { shard: one.shard, attempt: one.attempt })}
+          aria-pressed={one.id === chosen?.id}
+          onClick={() => set({ exec: one.id, tab: undefined })}
+        >
+          {`${one.shard} / ${one.shardTotal}`}
+        </button>
+      ),
+    },
+    { key: 'attempt', title: t('batch.attempt'), num: true, cell: (one) => one.attempt },
+    { key: 'executor', title: t('batch.executor'), cell: (one) => one.executor?.address ?? '–' },
+    {
+      key: 'state',
+      title: t('common.state'),
+      cell: (one) => (
+        <>
+          <StatusTag state={one.state} />
+          {one.stopAsked && (
+            <span className="two" title={one.stopConfirmed ? undefined : t('batch.stopUnconfirmed')}>
+              {one.stopConfirmed ? t('batch.stopConfirmed') : t('batch.stopAsked')}
+            </span>
+          )}
+        </>
+      ),
+    },
+    { key: 'start', title: t('executions.start'), cell: (one) => <Time at={one.startedAt} millis /> },
+    { key: 'waited', title: t('batch.waited'), num: true, cell: (one) => formatSpan(one.waitedMs) },
+    { key: 'duration', title: t('executions.duration'), num: true, cell: (one) => formatSpan(one.durationMs) },
+    {
+      key: 'error',
+      title: t('batch.error'),
+      clip: true,
+      cell: (one) => <span title={one.error}>{one.error}</span>,
+    },
+  ]
+
+  const shownProgress = progress && progress.id === chosen?.id ? progress.value : chosen?.progress
+  const events = executions
+    .flatMap((one) => (one.events ?? []).map((event, index) => ({ ...event, one, key: `${one.id}-${index}` })))
+    .sort((a, b) => Date.parse(a.at) - Date.parse(b.at))
+  const failed = batch.state === 'FAILED' || batch.state === 'TIMED_OUT' || batch.state === 'CANCELLED'
+
+  return (
+    <>
+      <PageHead title={t('batch.title', { id: batch.batchId })} tag={<StatusTag state={batch.state} />}>
+        <CopyButton
+          label={t('common.copyCurl')}
+          text={curlOf('GET', `${baseURL}/api/v1/namespaces/${ns}/batches/${batch.batchId}`)}
+        />
+        <Guarded allowed={can('batch.retry')} permission="batch.retry" disabled={!failed} onClick={() => act('retry')}>
+          {t('batch.retry')}
+        </Guarded>
+        <Guarded
+          allowed={can('batch.cancel')}
+          permission="batch.cancel"
+          danger
+          disabled={final}
+          onClick={() => act('cancel')}
+        >
+          {t('batch.cancel')}
+        </Guarded>
+      </PageHead>
+      <section className="card">
+        <h2 className="offscreen">{t('common.details')}</h2>
+        <Facts
+          items={[
+            [
+              t('executions.job'),
+              <Link key="job" to="/ns/$ns/jobs/$id" params={{ ns, id: batch.jobId }}>
+                {batch.jobName}
+              </Link>,
+            ],
+            [t('jobs.app'), batch.app],
+            [
+              t('executions.trigger'),
+              `${triggerWord(batch.trigger)}${batch.triggerNo > 0 ? ` #${batch.triggerNo}` : ''}`,
+            ],
+            [t('batch.startedBy'), batch.createdBy || '–'],
+            [t('executions.due'), <Time key="due" at={batch.dueAt} />],
+            [t('executions.start'), <Time key="start" at={batch.startedAt} millis />],
+            [t('batch.finished'), <Time key="end" at={batch.finishedAt} millis />],
+            [t('executions.delay'), formatSpan(delayOf(batch)) || '–'],
+            [t('executions.duration'), formatSpan(batch.durationMs) || '–'],
+            [t('executions.shards'), `${batch.shardsDone - batch.shardsFailed} / ${batch.shardTotal}`],
+            [t('batch.attempts'), batch.attempts],
+            [t('batch.jobVersion'), batch.jobVersion],
+          ]}
+        />
+        {batch.reason && (
+          <p className="why">
+            <strong>{t('batch.why')}: </strong>
+            {text(batch.reason)} <span className="muted mono">{batch.reason.code}</span>
+          </p>
+        )}
+      </section>
+      {executions.length === 0 ? (
+        <section className="card">
+          <p className="muted">{t('batch.notStarted')}</p>
+        </section>
+      ) : (
+        <>
+          <section className="card">
+            <h2>{t('batch.timeline')}</h2>
+            <Gantt executions={executions} now={now} />
+          </section>
+          <section className="card">
+            <h2>{t('batch.executions')}</h2>
+            <DataTable
+              caption={t('batch.executions')}
+              columns={columns}
+              rows={executions}
+              rowKey={(one) => one.id}
+              selected={chosen?.id}
+              onRow={(one) => set({ exec: one.id, tab: undefined })}
+            />
+          </section>
+        </>
+      )}
+      <section className="card">
+        <Tabs
+          label={t('common.details')}
+          active={tab}
+          onChange={(key) => set({ tab: key === 'output' ? undefined : key })}
+          tabs={[
+            { key: 'output', title: t('batch.output') },
+            { key: 'data', title: t('batch.data') },
+            { key: 'events', title: `${t('batch.events')} (${events.length})` },
+          ]}
+        />
+        {tab === 'output' &&
+          (chosen ? (
+            <>
+              <div className="cardhead">
+                <h3>{t('batch.outputOf', { shard: chosen.shard, attempt: chosen.attempt })}</h3>
+                <StatusTag state={chosen.state} />
+                <span className="muted">{formatBytes(chosen.outputBytes)}</span>
+                <span className="grow" />
+                {shownProgress !== null && shownProgress !== undefined && (
+                  <span className="progress" style={{ width: 260 }}>
+                    <progress max={100} value={shownProgress} aria-label={t('batch.progress')} />
+                    {shownProgress} %
+                  </span>
+                )}
+              </div>
+              {can('log.read') ? (
+                <LogView
+                  key={chosen.id}
+                  namespace={ns}
+                  executionId={chosen.id}
+                  onProgress={(value) => setProgress({ id: chosen.id, value })}
+                  onEnd={() => void client.invalidateQueries({ queryKey: [ns, 'batch', batch.batchId] })}
+                />
+              ) : (
+                <p className="muted">{t('common.forbidden', { permission: 'log.read' })}</p>
+              )}
+            </>
+          ) : (
+            <p className="muted">{t('batch.notStarted')}</p>
+          ))}
+        {tab === 'data' && (
+          <div className="cols even">
+            <div>
+              <h3 style={{ marginBottom: 8 }}>{t('batch.params')}</h3>
+              {batch.params ? <pre>{batch.params}</pre> : <p className="muted">{t('job.noParams')}</p>}
+            </div>
+            <div>
+              <h3 style={{ marginBottom: 8 }}>{t('batch.result')}</h3>
+              {chosen?.error && <pre style={{ marginBottom: 8 }}>{chosen.error}</pre>}
+              {chosen?.result ? <pre>{chosen.result}</pre> : <p className="muted">{t('batch.noResult')}</p>}
+            </div>
+          </div>
+        )}
+        {tab === 'events' &&
+          (events.length === 0 ? (
+            <p className="muted">{t('batch.noEvents')}</p>
+          ) : (
+            <DataTable
+              caption={t('batch.events')}
+              rows={events}
+              rowKey={(event) => event.key}
+              columns={[
+                { key: 'at', title: t('batch.eventAt'), cell: (event) => <Time at={event.at} millis /> },
+                {
+                  key: 'shard',
+                  title: t('batch.shard'),
+                  cell: (event) => `${event.one.shard} · #${event.one.attempt}`,
+                },
+                {
+                  key: 'kind',
+                  title: t('batch.eventKind'),
+                  cell: (event) => <span className="mono">{event.kind}</span>,
+                },
+                { key: 'detail', title: t('batch.eventDetail'), cell: (event) => event.detail },
+              ]}
+            />
+          ))}
+      </section>
+      {refusedNote(executions, t('batch.stopUnconfirmed'))}
+      <Button
+        type="link"
+        style={{ paddingLeft: 0 }}
+        onClick={() => void navigate({ to: '/ns/$ns/executions', params: { ns }, search: { job: batch.jobId } })}
+      >
+        {t('jobs.viewRuns')}
+      </Button>
+    </>
+  )
+}
+
+function refusedNote(executions: Execution[], text: string) {
+  const waiting = executions.some((one) => one.stopAsked && !one.stopConfirmed)
+  return waiting ? <p className="note">{text}</p> : null
+}

@@ -1,0 +1,166 @@
+import { useQuery } from '@tanstack/react-query'
+import { Link, useNavigate, useSearch } from '@tanstack/react-router'
+import { appsQuery, executorsQuery } from '../api/queries'
+import { type Executor, executorStates } from '../api/types'
+import { PageHead } from '../components/basics'
+import { type Column, DataPage, DataTable } from '../components/DataTable'
+import { StateFilter } from '../components/StateFilter'
+import { StatusTag } from '../components/StatusTag'
+import { TextFilter } from '../components/TextFilter'
+import { Time } from '../components/Time'
+import { useT, useText } from '../i18n/useText'
+import { useEvery } from '../lib/live'
+import { type ExecutorSearch, splitList } from '../lib/search'
+import { formatSpan } from '../lib/time'
+import { useNamespace } from '../shell/namespace'
+
+export function Executors() {
+  const t = useT()
+  const text = useText()
+  const ns = useNamespace()
+  const search = useSearch({ from: '/ns/$ns/executors' })
+  const navigate = useNavigate({ from: '/ns/$ns/executors' })
+  const query = useQuery({ ...executorsQuery(ns), refetchInterval: useEvery(2_000) })
+  const apps = useQuery(appsQuery(ns))
+  const set = (change: ExecutorSearch) =>
+    void navigate({ search: (old: ExecutorSearch) => ({ ...old, ...change }), replace: true })
+
+  const states = splitList(search.state, executorStates)
+  const q = (search.q ?? '').toLowerCase()
+  const rows = (query.data?.items ?? []).filter(
+    (one) =>
+      (!search.app || one.app === search.app) &&
+      (states.length === 0 || states.includes(one.state)) &&
+      (!q || searchable(one).includes(q)),
+  )
+
+  const columns: Column<Executor>[] = [
+    {
+      key: 'app',
+      title: t('jobs.app'),
+      cell: (one) => (
+        <>
+          {one.app}
+          <span className="two mono">{one.address}</span>
+        </>
+      ),
+    },
+    {
+      key: 'state',
+      roomy: true,
+      title: t('common.state'),
+      cell: (one) => (
+        <>
+          <StatusTag state={one.state} />
+          {one.reason && <span className="two">{text(one.reason)}</span>}
+        </>
+      ),
+    },
+    {
+      key: 'heartbeat',
+      title: t('executors.heartbeat'),
+      num: true,
+      cell: (one) => <span className="nowrap">{t('executors.ago', { span: formatSpan(one.heartbeatAgeMs) })}</span>,
+    },
+    {
+      key: 'slots',
+      title: t('executors.slots'),
+      cell: (one) => (
+        <span className="nowrap" title={t('executors.slotsLabel', { running: one.running, slots: one.slots })}>
+          <span className="meter" aria-hidden="true">
+            <i style={{ width: `${one.slots > 0 ? Math.min(100, (one.running / one.slots) * 100) : 0}%` }} />
+          </span>
+          {one.running} / {one.slots}
+        </span>
+      ),
+    },
+    {
+      key: 'labels',
+      title: t('executors.labels'),
+      cell: (one) =>
+        Object.entries(one.labels ?? {}).map(([name, value]) => (
+          <span className="label" key={name}>
+            {name}={value}
+          </span>
+        )),
+    },
+    {
+      key: 'handlers',
+      title: t('executors.handlers'),
+      cell: (one) =>
+        (one.handlers ?? []).map((handler) => (
+          <span className="label mono" key={handler.name} title={handler.kind}>
+            {handler.name}
+          </span>
+        )),
+    },
+    {
+      key: 'size',
+      title: t('executors.size'),
+      cell: (one) => <span className="nowrap">{`${one.cpu} · ${Math.round(one.memoryMB / 102.4) / 10} GiB`}</span>,
+    },
+    {
+      key: 'sdk',
+      title: t('executors.sdk'),
+      cell: (one) => (
+        <>
+          {one.sdk}
+          <span className="two" title={`${t('executors.startId')}: ${one.startId}`}>
+            <Time at={one.registeredAt} />
+          </span>
+        </>
+      ),
+    },
+  ]
+
+  return (
+    <>
+      <PageHead title={t('executors.title')} />
+      <search className="toolbar">
+        <TextFilter
+          label={t('executors.search')}
+          value={search.q ?? ''}
+          onChange={(next) => set({ q: next || undefined })}
+        />
+        <select
+          className="select"
+          aria-label={t('jobs.app')}
+          value={search.app ?? ''}
+          onChange={(event) => set({ app: event.target.value || undefined })}
+        >
+          <option value="">{`${t('jobs.app')}: ${t('common.all')}`}</option>
+          {apps.data?.items.map((app) => (
+            <option key={app.name} value={app.name}>
+              {app.name}
+            </option>
+          ))}
+        </select>
+        <StateFilter states={executorStates} value={search.state} onChange={(state) => set({ state })} />
+      </search>
+      <DataPage
+        query={query}
+        rows={rows}
+        filtered={Boolean(search.q || search.app || search.state)}
+        onClear={() => void navigate({ search: {}, replace: true })}
+        empty={
+          <>
+            <p>{t('executors.empty')}</p>
+            <p>
+              <Link to="/ns/$ns/apps" params={{ ns }}>
+                {t('executors.emptyHint')}
+              </Link>
+            </p>
+          </>
+        }
+      >
+        <DataTable caption={t('executors.title')} columns={columns} rows={rows} rowKey={(one) => one.id} />
+      </DataPage>
+    </>
+  )
+}
+
+function searchable(one: Executor): string {
+  const labels = Object.entries(one.labels ?? {}).map(([name, value]) => `${name}=${value}`)
+  const handlers = (one.handlers ?? []).map((handler) => handler.name)
+  return [one.address, one.app, ...labels, ...handlers].join(' ').toLowerCase()
+}
