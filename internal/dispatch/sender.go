@@ -218,4 +218,3 @@ func (d *Dispatch) Queued() int {
 	}
 	return n
 }
-

@@ -3,6 +3,8 @@
 package metric
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
@@ -68,4 +70,40 @@ func New(version, commit string) *Metrics {
 // Gauge registers a gauge that is read when it is scraped.
 func (m *Metrics) Gauge(name, help string, read func() float64) {
 	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
+}
+
+// LatenessQuantile estimates a quantile of the trigger error over all kinds since the start: the
+// upper bound of the histogram's bucket that holds it, in seconds. ok is false before the first trigger.
+func (m *Metrics) LatenessQuantile(q float64) (seconds float64, ok bool) {
+	families, err := m.Registry.Gather()
+	if err != nil {
+		return 0, false
+	}
+	var total uint64
+	counts := map[float64]uint64{}
+	var bounds []float64
+	for _, f := range families {
+		if f.GetName() != "ax_trigger_lateness_seconds" {
+			continue
+		}
+		for _, s := range f.GetMetric() {
+			total += s.GetHistogram().GetSampleCount()
+			for _, b := range s.GetHistogram().GetBucket() {
+				if _, seen := counts[b.GetUpperBound()]; !seen {
+					bounds = append(bounds, b.GetUpperBound())
+				}
+				counts[b.GetUpperBound()] += b.GetCumulativeCount()
+			}
+		}
+	}
+	if total == 0 {
+		return 0, false
+	}
+	slices.Sort(bounds)
+	for _, b := range bounds {
+		if float64(counts[b]) >= q*float64(total) {
+			return b, true
+		}
+	}
+	return bounds[len(bounds)-1], true
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"time"
 
 	"github.com/ax-scheduler/ax/internal/batch"
 	"github.com/ax-scheduler/ax/internal/clock"
+	"github.com/ax-scheduler/ax/internal/job"
 	"github.com/ax-scheduler/ax/internal/ready"
 	"github.com/ax-scheduler/ax/internal/store"
 )
@@ -332,3 +334,79 @@ func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
 	}
 	return nil
 }
+
+// Extension asks for more time.
+type Extension struct {
+	ExecutionID int64
+	NS          int64
+	ExtendMs    int64
+}
+
+// Extend renews leases and moves deadlines: ExtendMs more than the time that is left or
+// was given. It returns the deadlines (0 = no limit) of the executions that are open in their namespace.
+func (o *Outcome) Extend(ctx context.Context, asks []Extension) (map[int64]int64, error) {
+	out := map[int64]int64{}
+	buckets := map[int][]Extension{}
+	for _, a := range asks {
+		b := batch.ExecutionBucket(a.ExecutionID)
+		buckets[b] = append(buckets[b], a)
+	}
+	for bucket, list := range buckets {
+		f, ok := o.cluster.Fence(bucket)
+		if !ok {
+			return nil, ErrNotOwner
+		}
+		now := clock.Millis(o.clock)
+		lease := o.registry.Settings().Lease.Milliseconds()
+		err := o.store.InBucket(ctx, f, func(b *store.Bucket) error {
+			ids := make([]int64, len(list))
+			for i, a := range list {
+				ids[i] = a.ExecutionID
+			}
+			rows, err := b.Executions(ids)
+			if err != nil {
+				return err
+			}
+			batches := map[string]int{}
+			for _, row := range rows {
+				batches[row.BatchID] = row.Day
+			}
+			heads, err := b.Heads(batches)
+			if err != nil {
+				return err
+			}
+			var renew []store.Renewal
+			for _, a := range list {
+				row, ok := rows[a.ExecutionID]
+				if !ok || row.NS != a.NS || row.Status.Final() {
+					continue
+				}
+				deadline := row.DeadlineAt
+				if a.ExtendMs > 0 {
+					if deadline == 0 {
+						def, err := o.store.Definition(ctx, row.JobID, heads[row.BatchID].JobVersion)
+						if err != nil {
+							return err
+						}
+						if limit := durationMillis(def); limit > 0 {
+							deadline = max(row.ActualTime, row.DispatchedAt) + limit
+						}
+					}
+					if deadline > 0 {
+						deadline = max(deadline, now) + a.ExtendMs
+					}
+				}
+				out[a.ExecutionID] = deadline
+				renew = append(renew, store.Renewal{ID: a.ExecutionID, LeaseUntil: max(now+lease, deadline), DeadlineAt: deadline})
+			}
+			return b.Renew(renew)
+		})
+		if err != nil {
+			o.Failed(f, err)
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func durationMillis(def *job.Definition) int64 { return time.Duration(def.Timeout).Milliseconds() }

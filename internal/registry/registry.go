@@ -592,3 +592,6 @@ func limit(s string, n int) string {
 	}
 	return s
 }
+
+// Age is how long ago it was last heard of.
+func (x Executor) Age() time.Duration { return time.Since(x.BeatAt) }

@@ -307,3 +307,19 @@ func mapNotFound(err error) error {
 func Ids(ids []int64) string {
 	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(ids)), ","), "[]")
 }
+
+// AppNames are the names of an app and its namespace.
+func (s *Store) AppNames(ctx context.Context, ns, app int64) (namespace, name string, err error) {
+	err = s.read.QueryRowContext(ctx, "SELECT n.name, a.name FROM app a JOIN namespace n ON n.id = a.ns_id WHERE a.ns_id = ? AND a.id = ?", ns, app).Scan(&namespace, &name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", "", ErrNotFound
+	}
+	return namespace, name, unavailable(err)
+}
+
+// NamespaceByID finds a tenant by id.
+func (s *Store) NamespaceByID(ctx context.Context, id int64) (Namespace, error) {
+	var n Namespace
+	err := s.gr.WithContext(ctx).Where("id = ?", id).Take(&n).Error
+	return n, mapNotFound(err)
+}

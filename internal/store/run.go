@@ -707,3 +707,27 @@ func cut(text string, n int) string {
 	}
 	return strings.ToValidUTF8(text[:end], "\uFFFD") + mark
 }
+
+// ToStop tells which of the executions that an executor of an app runs have ended or
+// are to be stopped, so that the answer to its heartbeat can say so.
+func (s *Store) ToStop(ctx context.Context, ns int64, ids []int64) ([]Execution, error) {
+	var out []Execution
+	err := eachDay(ids, func(day int, part []int64) error {
+		var open []any
+		for _, r := range batch.Runs() {
+			if !r.Final() && r != batch.RunStopping {
+				open = append(open, string(r))
+			}
+		}
+		args := append([]any{day, ns}, open...)
+		args = append(args, anys(part)...)
+		rows, err := s.read.QueryContext(ctx, "SELECT "+executionColumns+" FROM execution_log WHERE day = ? AND ns_id = ? AND status NOT IN ("+marks(len(open))+") AND id IN ("+marks(len(part))+")", args...)
+		if err != nil {
+			return err
+		}
+		list, err := scanExecutions(rows)
+		out = append(out, list...)
+		return err
+	})
+	return out, unavailable(err)
+}

@@ -250,7 +250,9 @@ func (t *Trigger) plan(ctx context.Context, f store.Fence, d store.DueTrigger, n
 	if err != nil {
 		return nil, nil, hint, err
 	}
-	make := func(at int64, state batch.State, reason string) firing { return t.firing(f, d, def, s, at, now, state, reason) }
+	make := func(at int64, state batch.State, reason string) firing {
+		return t.firing(f, d, def, s, at, now, state, reason)
+	}
 	if d.Spec.Kind == schedule.FixedDelay {
 		// The next one is planned when this one has ended.
 		hint.FiredAt = d.Hint

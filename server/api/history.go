@@ -1,0 +1,339 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/ax-scheduler/ax/internal/auth"
+	"github.com/ax-scheduler/ax/internal/batch"
+	"github.com/ax-scheduler/ax/internal/clock"
+	"github.com/ax-scheduler/ax/internal/outcome"
+	"github.com/ax-scheduler/ax/internal/store"
+	"github.com/ax-scheduler/ax/server/httpx"
+)
+
+type batchView struct {
+	BatchID     string          `json:"batchId"`
+	JobID       string          `json:"jobId"`
+	JobName     string          `json:"jobName" doc:"empty when the job was deleted"`
+	App         string          `json:"app"`
+	JobVersion  int64           `json:"jobVersion" doc:"the definition that it is pinned to"`
+	Trigger     string          `json:"trigger" doc:"cron, fixedRate, fixedDelay, manual, …"`
+	TriggerNo   int             `json:"triggerNo" doc:"0 = not by a schedule"`
+	State       string          `json:"state"`
+	Reason      *reasonView     `json:"reason" nullable:"true"`
+	DueAt       string          `json:"dueAt" doc:"when it was to run"`
+	PlannedFor  string          `json:"plannedFor"`
+	StartedAt   *string         `json:"startedAt" nullable:"true"`
+	FinishedAt  *string         `json:"finishedAt" nullable:"true"`
+	DurationMs  *int64          `json:"durationMs" nullable:"true"`
+	ShardTotal  int             `json:"shardTotal"`
+	ShardsDone  int             `json:"shardsDone"`
+	ShardsFail  int             `json:"shardsFailed"`
+	Priority    int             `json:"priority"`
+	Params      *string         `json:"params" nullable:"true" doc:"null = as the job says"`
+	MissedCount int64           `json:"missedCount" doc:"firings that a MISSED row stands for"`
+	MissedLast  *string         `json:"missedLastAt" nullable:"true"`
+	CreatedBy   string          `json:"createdBy"`
+	Executions  []executionView `json:"executions,omitempty"`
+	Events      []eventView     `json:"events,omitempty"`
+}
+
+type executorRef struct {
+	ID      string `json:"id"`
+	Address string `json:"address"`
+}
+
+type executionView struct {
+	ID            string       `json:"id"`
+	BatchID       string       `json:"batchId"`
+	JobID         string       `json:"jobId"`
+	JobName       string       `json:"jobName"`
+	Shard         int          `json:"shard"`
+	ShardTotal    int          `json:"shardTotal"`
+	Attempt       int          `json:"attempt"`
+	State         string       `json:"state"`
+	Executor      *executorRef `json:"executor" nullable:"true"`
+	DueAt         string       `json:"dueAt"`
+	NotBefore     string       `json:"notBefore" doc:"a retry waits until then"`
+	DispatchedAt  *string      `json:"dispatchedAt" nullable:"true"`
+	StartedAt     *string      `json:"startedAt" nullable:"true"`
+	FinishedAt    *string      `json:"finishedAt" nullable:"true"`
+	DurationMs    *int64       `json:"durationMs" nullable:"true" doc:"of the handler, by the executor's clock"`
+	WaitedMs      *int64       `json:"waitedMs" nullable:"true" doc:"in the executor's pool"`
+	Error         string       `json:"error" doc:"the handler's message; a success may have one"`
+	Reason        *reasonView  `json:"reason" nullable:"true"`
+	Result        *string      `json:"result" nullable:"true"`
+	Progress      *int64       `json:"progress" nullable:"true"`
+	OutputBytes   int64        `json:"outputBytes"`
+	StopAsked     bool         `json:"stopAsked"`
+	StopConfirmed bool         `json:"stopConfirmed"`
+	Events        []eventView  `json:"events"`
+}
+
+type eventView struct {
+	At          string `json:"at"`
+	ExecutionID string `json:"executionId,omitempty"`
+	Kind        string `json:"kind"`
+	Detail      string `json:"detail"`
+}
+
+type historyInput struct {
+	inNamespacePath
+	page
+	Job   string   `query:"job" maxLength:"20"`
+	State []string `query:"state" maxItems:"12" doc:"one or several, separated by commas"`
+	From  string   `query:"from" doc:"due at or after, RFC 3339"`
+	To    string   `query:"to" doc:"due before, RFC 3339"`
+}
+
+type batchPath struct {
+	inNamespacePath
+	BatchID string `path:"batchId" maxLength:"64"`
+}
+
+type executionPath struct {
+	inNamespacePath
+	ID string `path:"id" maxLength:"20"`
+}
+
+func (a *API) history() {
+	const batches = "/api/v1/namespaces/{namespace}/batches"
+	const executions = "/api/v1/namespaces/{namespace}/executions"
+	add(a, http.MethodGet, batches, "listBatches", "Batches of a namespace, latest due first", inNamespace(auth.BatchRead), a.listBatches)
+	add(a, http.MethodGet, batches+"/{batchId}", "getBatch", "One batch with its executions", inNamespace(auth.BatchRead), a.getBatch)
+	accepted := func(op *huma.Operation) { op.DefaultStatus = http.StatusAccepted }
+	add(a, http.MethodPost, batches+"/{batchId}/cancel", "cancelBatch", "Cancel what waits and ask what runs to stop", inNamespace(auth.BatchCancel), a.cancelBatch, accepted)
+	add(a, http.MethodPost, batches+"/{batchId}/retry", "retryBatch", "Try the failed shards again", inNamespace(auth.BatchRetry), a.retryBatch, accepted)
+	add(a, http.MethodGet, executions, "listExecutions", "Executions of a namespace, latest due first", inNamespace(auth.BatchRead), a.listExecutions)
+	add(a, http.MethodGet, executions+"/{id}", "getExecution", "One execution", inNamespace(auth.BatchRead), a.getExecution)
+	add(a, http.MethodGet, executions+"/{id}/output", "getOutput", "Output from a byte offset", inNamespace(auth.LogRead), a.getOutput)
+	add(a, http.MethodGet, executions+"/{id}/output/stream", "streamOutput", "Output as it comes (server-sent events)", inNamespace(auth.LogRead), a.streamOutput, streams)
+	add(a, http.MethodGet, executions+"/{id}/stream", "streamExecution", "The same as output/stream", inNamespace(auth.LogRead), a.streamOutput, streams)
+}
+
+func viewOfBatch(b store.Batch) batchView {
+	v := batchView{
+		BatchID: b.ID, JobID: id(b.JobID), JobName: b.JobName, App: b.AppName, JobVersion: b.JobVersion, Trigger: b.TriggerKind, TriggerNo: b.TriggerNo, State: string(b.State),
+		Reason: reasonOf(b.Reason, b.Detail), DueAt: stamp(b.DueAt), PlannedFor: stamp(b.PlannedFor), StartedAt: at(b.StartedAt), FinishedAt: at(b.FinishedAt), ShardTotal: b.ShardTotal,
+		ShardsDone: b.ShardsDone, ShardsFail: b.ShardsFail, Priority: b.Priority, Params: b.Params, MissedCount: b.MissedCount, MissedLast: at(b.MissedLast), CreatedBy: b.CreatedBy,
+	}
+	if b.StartedAt > 0 && b.FinishedAt > 0 {
+		d := b.FinishedAt - b.StartedAt
+		v.DurationMs = &d
+	}
+	return v
+}
+
+func viewOfExecution(e store.Attempt) executionView {
+	v := executionView{
+		ID: id(e.ID), BatchID: e.BatchID, JobID: id(e.JobID), JobName: e.JobName, Shard: e.Shard, ShardTotal: e.ShardTotal, Attempt: e.Attempt, State: string(e.Status), DueAt: stamp(e.TriggerTime),
+		NotBefore: stamp(e.NotBefore), DispatchedAt: at(e.DispatchedAt), StartedAt: at(e.ActualTime), FinishedAt: at(e.FinishedAt), Error: e.Error, Result: e.Result, OutputBytes: e.OutputBytes,
+		StopAsked: e.StopAskedAt > 0, StopConfirmed: e.StopConfirmed, Events: []eventView{},
+	}
+	if e.WorkerID != 0 {
+		v.Executor = &executorRef{id(e.WorkerID), e.WorkerAddress}
+	}
+	if e.Duration.Valid {
+		v.DurationMs = &e.Duration.Int64
+	}
+	if e.Waited.Valid {
+		v.WaitedMs = &e.Waited.Int64
+	}
+	if e.Progress.Valid {
+		v.Progress = &e.Progress.Int64
+	}
+	if _, known := reasons()[e.Error]; known {
+		v.Reason, v.Error = reasonOf(e.Error, ""), ""
+	}
+	return v
+}
+
+// filter reads the parameters of a history list. The default range is the last 24 hours
+// and all that is ahead.
+func (a *API) filter(ctx context.Context, in *historyInput) (store.HistoryFilter, error) {
+	f := store.HistoryFilter{Limit: in.Limit + 1}
+	for _, s := range in.State {
+		for one := range strings.SplitSeq(s, ",") {
+			if one != "" {
+				f.States = append(f.States, one)
+			}
+		}
+	}
+	for _, s := range f.States {
+		if !batch.State(s).Valid() && !batch.Run(s).Valid() {
+			return f, httpx.Invalid(ctx, "not_allowed", "state", s, fmt.Sprintf("%q is not a state.", s), fmt.Sprintf("“%s” 不是有效状态。", s))
+		}
+	}
+	if in.Job != "" {
+		n, err := parseID(in.Job)
+		if err != nil {
+			return f, httpx.Invalid(ctx, "not_allowed", "job", in.Job, "Write the job's id.", "请填写作业编号。")
+		}
+		f.Job = n
+	}
+	var err error
+	if f.From, err = parseTime(ctx, "from", in.From); err != nil {
+		return f, err
+	}
+	if f.To, err = parseTime(ctx, "to", in.To); err != nil {
+		return f, err
+	}
+	return f, nil
+}
+
+func (a *API) listBatches(ctx context.Context, in *historyInput) (*body[list[batchView]], error) {
+	f, err := a.filter(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	if in.Cursor != "" {
+		if err := openCursor(ctx, in.Cursor, &f.AfterDue, &f.AfterID); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := a.Store.Batches(ctx, nsOf(ctx).ID, f)
+	if err != nil {
+		return nil, err
+	}
+	out := list[batchView]{Items: []batchView{}}
+	if len(rows) > in.Limit {
+		rows = rows[:in.Limit]
+		last := rows[len(rows)-1]
+		out.NextCursor = cursor(last.DueAt, last.ID)
+	}
+	for _, b := range rows {
+		out.Items = append(out.Items, viewOfBatch(b))
+	}
+	return &body[list[batchView]]{out}, nil
+}
+
+func (a *API) getBatch(ctx context.Context, in *batchPath) (*body[batchView], error) {
+	return a.batch(ctx, in.BatchID)
+}
+
+func (a *API) batch(ctx context.Context, batchID string) (*body[batchView], error) {
+	ns := nsOf(ctx).ID
+	b, err := a.Store.Batch(ctx, ns, batchID)
+	if err != nil {
+		return nil, err
+	}
+	attempts, err := a.Store.Attempts(ctx, ns, batchID)
+	if err != nil {
+		return nil, err
+	}
+	events, err := a.Store.BatchEvents(ctx, ns, batchID)
+	if err != nil {
+		return nil, err
+	}
+	v := viewOfBatch(b)
+	v.Executions, v.Events = []executionView{}, []eventView{}
+	place := map[int64]int{}
+	for i, e := range attempts {
+		v.Executions = append(v.Executions, viewOfExecution(e))
+		place[e.ID] = i
+	}
+	for _, e := range events {
+		view := eventView{At: stamp(e.At), Kind: e.Kind, Detail: e.Detail}
+		if e.ExecutionID != 0 {
+			view.ExecutionID = id(e.ExecutionID)
+		}
+		v.Events = append(v.Events, view)
+		if i, ok := place[e.ExecutionID]; ok {
+			v.Executions[i].Events = append(v.Executions[i].Events, view)
+		}
+	}
+	return &body[batchView]{v}, nil
+}
+
+func (a *API) cancelBatch(ctx context.Context, in *batchPath) (*body[batchView], error) {
+	b, err := a.Store.Batch(ctx, nsOf(ctx).ID, in.BatchID)
+	if err != nil {
+		return nil, err
+	}
+	entry, err := a.entry(ctx, auth.BatchCancel, "batch", 0, b.ID, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	entry.ObjectID = b.ID
+	if err := a.Outcome.Cancel(ctx, nsOf(ctx).Bucket, b.ID, outcome.ReasonCancelled, entry); err != nil {
+		return nil, err
+	}
+	return a.batch(ctx, b.ID)
+}
+
+func (a *API) retryBatch(ctx context.Context, in *batchPath) (*body[batchView], error) {
+	b, err := a.Store.Batch(ctx, nsOf(ctx).ID, in.BatchID)
+	if err != nil {
+		return nil, err
+	}
+	entry, err := a.entry(ctx, auth.BatchRetry, "batch", 0, b.ID, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	entry.ObjectID = b.ID
+	if _, err := a.Outcome.Retry(ctx, nsOf(ctx).Bucket, b.ID, entry); err != nil {
+		return nil, err
+	}
+	return a.batch(ctx, b.ID)
+}
+
+func (a *API) listExecutions(ctx context.Context, in *historyInput) (*body[list[executionView]], error) {
+	f, err := a.filter(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	var after int64
+	if in.Cursor != "" {
+		if err := openCursor(ctx, in.Cursor, &f.AfterDue, &after); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := a.Store.AttemptList(ctx, nsOf(ctx).ID, f, after)
+	if err != nil {
+		return nil, err
+	}
+	out := list[executionView]{Items: []executionView{}}
+	if len(rows) > in.Limit {
+		rows = rows[:in.Limit]
+		last := rows[len(rows)-1]
+		out.NextCursor = cursor(last.TriggerTime, last.ID)
+	}
+	for _, e := range rows {
+		out.Items = append(out.Items, viewOfExecution(e))
+	}
+	return &body[list[executionView]]{out}, nil
+}
+
+func (a *API) execution(ctx context.Context, text string) (store.Attempt, error) {
+	n, err := parseID(text)
+	if err != nil {
+		return store.Attempt{}, err
+	}
+	return a.Store.Attempt(ctx, nsOf(ctx).ID, n)
+}
+
+func (a *API) getExecution(ctx context.Context, in *executionPath) (*body[executionView], error) {
+	e, err := a.execution(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	v := viewOfExecution(e)
+	events, err := a.Store.BatchEvents(ctx, nsOf(ctx).ID, e.BatchID)
+	if err != nil {
+		return nil, err
+	}
+	for _, ev := range events {
+		if ev.ExecutionID == e.ID {
+			v.Events = append(v.Events, eventView{At: stamp(ev.At), ExecutionID: id(ev.ExecutionID), Kind: ev.Kind, Detail: ev.Detail})
+		}
+	}
+	return &body[executionView]{v}, nil
+}
+
+// since is where the dashboard's last hour begins.
+func (a *API) since() int64 { return clock.Millis(a.Clock) - 3600*1000 }

@@ -1,0 +1,597 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/ax-scheduler/ax/internal/auth"
+	"github.com/ax-scheduler/ax/internal/clock"
+	"github.com/ax-scheduler/ax/internal/job"
+	"github.com/ax-scheduler/ax/internal/message"
+	"github.com/ax-scheduler/ax/internal/outcome"
+	"github.com/ax-scheduler/ax/internal/schedule"
+	"github.com/ax-scheduler/ax/internal/store"
+	"github.com/ax-scheduler/ax/internal/trigger"
+	"github.com/ax-scheduler/ax/server/httpx"
+)
+
+type triggerBody struct {
+	No          int    `json:"no,omitempty" doc:"given once by the server; leave out for a new trigger"`
+	Kind        string `json:"kind" doc:"cron, fixedRate or fixedDelay"`
+	Expr        string `json:"expr,omitempty" maxLength:"255"`
+	Dialect     string `json:"dialect,omitempty" doc:"quartz (default), unix or descriptor"`
+	Zone        string `json:"zone,omitempty" maxLength:"64" doc:"default Asia/Shanghai"`
+	ClockChange string `json:"clockChange,omitempty" doc:"once (default), skip, both or quartz"`
+	Every       string `json:"every,omitempty" doc:"such as 5s"`
+	Anchor      string `json:"anchor,omitempty" doc:"a point of the grid of fixedRate"`
+	Start       string `json:"start,omitempty"`
+	End         string `json:"end,omitempty"`
+}
+
+type routingBody struct {
+	Strategy string `json:"strategy,omitempty" doc:"default roundRobin"`
+	HashKey  string `json:"hashKey,omitempty" maxLength:"128" doc:"field of the parameters that consistentHash places"`
+	Selector string `json:"selector,omitempty" doc:"reserved; must be empty"`
+}
+
+type retryBody struct {
+	Max     *int     `json:"max,omitempty" doc:"extra attempts, 0 to 100; default 3"`
+	Backoff string   `json:"backoff,omitempty" doc:"exponential (default) or fixed"`
+	Initial string   `json:"initial,omitempty" doc:"default 1s"`
+	Steps   []string `json:"steps,omitempty" maxItems:"100" doc:"the waits, one per extra attempt, instead of the above"`
+}
+
+type concurrencyBody struct {
+	Policy string `json:"policy,omitempty" doc:"skip (default), queueOne, queueAll, cover or allow"`
+	Max    int    `json:"max,omitempty" doc:"default 1; with allow 0 = no limit"`
+}
+
+type misfireBody struct {
+	Policy string `json:"policy,omitempty" doc:"once (default), skip or all"`
+	Window string `json:"window,omitempty" doc:"latest start; default 1h"`
+	Max    int    `json:"max,omitempty" doc:"default 100"`
+}
+
+type jobBody struct {
+	Name        string           `json:"name"`
+	App         string           `json:"app"`
+	Handler     string           `json:"handler"`
+	Description string           `json:"description,omitempty"`
+	Triggers    []triggerBody    `json:"triggers,omitempty"`
+	Params      string           `json:"params,omitempty" doc:"text, JSON by convention; at most 64 KiB"`
+	Routing     *routingBody     `json:"routing,omitempty"`
+	Retry       *retryBody       `json:"retry,omitempty"`
+	Timeout     string           `json:"timeout,omitempty" doc:"0s = no limit (default)"`
+	Concurrency *concurrencyBody `json:"concurrency,omitempty"`
+	Misfire     *misfireBody     `json:"misfire,omitempty"`
+	Priority    int              `json:"priority,omitempty" doc:"0 (default) to 5"`
+	Enabled     *bool            `json:"enabled,omitempty" doc:"default true"`
+}
+
+type resultView struct {
+	BatchID string `json:"batchId"`
+	State   string `json:"state"`
+	DueAt   string `json:"dueAt"`
+}
+
+type jobView struct {
+	ID            string          `json:"id"`
+	Name          string          `json:"name"`
+	App           string          `json:"app"`
+	Handler       string          `json:"handler"`
+	Description   string          `json:"description"`
+	Triggers      []triggerBody   `json:"triggers"`
+	Params        string          `json:"params"`
+	Routing       routingBody     `json:"routing"`
+	Retry         retryBody       `json:"retry"`
+	Timeout       string          `json:"timeout"`
+	Concurrency   concurrencyBody `json:"concurrency"`
+	Misfire       misfireBody     `json:"misfire"`
+	Priority      int             `json:"priority"`
+	Enabled       bool            `json:"enabled"`
+	Version       int64           `json:"version"`
+	CreatedAt     string          `json:"createdAt"`
+	UpdatedAt     string          `json:"updatedAt"`
+	UpdatedBy     string          `json:"updatedBy"`
+	NextTriggerAt *string         `json:"nextTriggerAt" nullable:"true"`
+	LastTriggerAt *string         `json:"lastTriggerAt" nullable:"true"`
+	ScheduleText  message.Text    `json:"scheduleText"`
+	LastBatches   []resultView    `json:"lastBatches" doc:"newest first, at most 20"`
+}
+
+type jobListInput struct {
+	inNamespacePath
+	page
+	Text  string `query:"q" maxLength:"128" doc:"part of the name, the handler or the id"`
+	App   string `query:"app" maxLength:"64"`
+	State string `query:"state" enum:"enabled,disabled"`
+}
+
+type jobPath struct {
+	inNamespacePath
+	ID string `path:"id" maxLength:"20"`
+}
+
+type createJobInput struct {
+	inNamespacePath
+	Body jobBody
+}
+
+type updateJobInput struct {
+	jobPath
+	Body struct {
+		jobBody
+		Version int64 `json:"version" doc:"the version that was read"`
+	}
+}
+
+type deleteJobInput struct {
+	jobPath
+	Version int64 `query:"version" doc:"the version that was read; 0 = whatever it is"`
+}
+
+type switchJobInput struct {
+	jobPath
+	Body struct {
+		Version int64 `json:"version,omitempty" doc:"the version that was read; 0 = whatever it is"`
+	}
+}
+
+type triggerJobInput struct {
+	jobPath
+	Body struct {
+		Params         *string `json:"params,omitempty" doc:"instead of the job's own"`
+		IdempotencyKey string  `json:"idempotencyKey,omitempty" maxLength:"256" doc:"the same key within 24 h answers the same batch"`
+	}
+}
+
+type batchIDView struct {
+	BatchID string `json:"batchId"`
+}
+
+type previewInput struct {
+	inNamespacePath
+	Body struct {
+		Triggers []triggerBody `json:"triggers" maxItems:"20"`
+		From     string        `json:"from,omitempty" doc:"RFC 3339; default now"`
+		Count    int           `json:"count,omitempty" minimum:"0" maximum:"100" doc:"default 10"`
+	}
+}
+
+type fireView struct {
+	At      string        `json:"at" doc:"with the offset of the trigger's zone"`
+	Trigger int           `json:"trigger"`
+	Note    *message.Text `json:"note" nullable:"true"`
+}
+
+type warningView struct {
+	Code    string       `json:"code"`
+	Trigger int          `json:"trigger"`
+	Message message.Text `json:"message"`
+}
+
+type previewView struct {
+	Fires    []fireView    `json:"fires"`
+	Warnings []warningView `json:"warnings"`
+}
+
+func (a *API) jobs() {
+	const jobs = "/api/v1/namespaces/{namespace}/jobs"
+	add(a, http.MethodGet, jobs, "listJobs", "Jobs of a namespace", inNamespace(auth.JobRead), a.listJobs)
+	add(a, http.MethodPost, jobs, "createJob", "Make a job", inNamespace(auth.JobCreate), a.createJob, created)
+	add(a, http.MethodGet, jobs+"/{id}", "getJob", "One job", inNamespace(auth.JobRead), a.getJob)
+	add(a, http.MethodPut, jobs+"/{id}", "updateJob", "Replace a job's definition", inNamespace(auth.JobUpdate), a.updateJob)
+	add(a, http.MethodDelete, jobs+"/{id}", "deleteJob", "Delete a job; its history stays", inNamespace(auth.JobDelete), a.deleteJob, func(op *huma.Operation) { op.DefaultStatus = http.StatusNoContent })
+	add(a, http.MethodPost, jobs+"/{id}/enable", "enableJob", "Let a job fire", inNamespace(auth.JobPause), a.enableJob)
+	add(a, http.MethodPost, jobs+"/{id}/disable", "disableJob", "Stop a job from firing; what runs goes on", inNamespace(auth.JobPause), a.disableJob)
+	add(a, http.MethodPost, jobs+"/{id}/trigger", "triggerJob", "Run a job now", inNamespace(auth.JobRun), a.triggerJob)
+	add(a, http.MethodPost, "/api/v1/namespaces/{namespace}/schedule/preview", "previewSchedule", "The next firings of triggers", inNamespace(auth.JobRead), a.preview)
+}
+
+// reader collects refusals of a body's texts, so that one answer names them all.
+type reader struct {
+	bad []*message.Invalid
+}
+
+func (r *reader) duration(field, s string) schedule.Duration {
+	if s == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		r.bad = append(r.bad, &message.Invalid{Code: "bad_duration", Field: field, Token: s, Suggestion: "5s", Message: message.Text{
+			EN: fmt.Sprintf("%q is not a duration; write a number and a unit (ms, s, m, h), such as 5s or 1h30m.", s), ZH: fmt.Sprintf("“%s” 不是时长；请写数字加单位（ms、s、m、h），例如 5s 或 1h30m。", s),
+		}})
+	}
+	return schedule.Duration(d)
+}
+
+func (r *reader) time(field, s string) *time.Time {
+	if s == "" {
+		return nil
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		r.bad = append(r.bad, &message.Invalid{Code: "bad_time", Field: field, Token: s, Message: message.Text{
+			EN: "Write a time with its offset, such as 2026-11-30T08:00:00+08:00.", ZH: "请写带时区偏移的时间，例如 2026-11-30T08:00:00+08:00。",
+		}})
+		return nil
+	}
+	return &t
+}
+
+func (r *reader) triggers(list []triggerBody) []schedule.Spec {
+	out := make([]schedule.Spec, len(list))
+	for i, t := range list {
+		at := fmt.Sprintf("triggers[%d].", i)
+		out[i] = schedule.Spec{
+			No: t.No, Kind: schedule.Kind(t.Kind), Expr: t.Expr, Dialect: t.Dialect, Zone: strings.TrimSpace(t.Zone), ClockChange: t.ClockChange,
+			Every: r.duration(at+"every", t.Every), Anchor: r.time(at+"anchor", t.Anchor), Start: r.time(at+"start", t.Start), End: r.time(at+"end", t.End),
+		}
+	}
+	return out
+}
+
+// definition reads a body. used is the highest trigger number that the job ever gave.
+func (a *API) definition(b jobBody, used int) (d job.Definition, last int, err error) {
+	r := &reader{}
+	d = job.Definition{
+		Name: b.Name, App: b.App, Handler: b.Handler, Description: b.Description, Params: b.Params, Priority: b.Priority, Retry: job.Retry{Max: 3},
+		Triggers: r.triggers(b.Triggers), Timeout: r.duration("timeout", b.Timeout),
+	}
+	if b.Routing != nil {
+		d.Routing = job.Routing{Strategy: b.Routing.Strategy, HashKey: b.Routing.HashKey}
+		if b.Routing.Selector != "" {
+			r.bad = append(r.bad, &message.Invalid{Code: "not_available", Field: "routing.selector", Token: b.Routing.Selector, Message: message.Text{
+				EN: "Selectors are not available in this version; leave it empty.", ZH: "当前版本尚不支持选择器，请留空。",
+			}})
+		}
+	}
+	if b.Retry != nil {
+		if b.Retry.Max != nil {
+			d.Retry.Max = *b.Retry.Max
+		}
+		d.Retry.Backoff, d.Retry.Initial = b.Retry.Backoff, r.duration("retry.initial", b.Retry.Initial)
+		for i, s := range b.Retry.Steps {
+			d.Retry.Steps = append(d.Retry.Steps, r.duration(fmt.Sprintf("retry.steps[%d]", i), s))
+		}
+	}
+	if b.Concurrency != nil {
+		d.Concurrency = job.Concurrency{Policy: b.Concurrency.Policy, Max: b.Concurrency.Max}
+	}
+	if b.Misfire != nil {
+		d.Misfire = job.Misfire{Policy: b.Misfire.Policy, Window: r.duration("misfire.window", b.Misfire.Window), Max: b.Misfire.Max}
+	}
+	last = d.Normalize(used)
+	err = d.Validate(a.Clock.Now(), a.Router.Strategies())
+	var invalid *job.InvalidError
+	if errors.As(err, &invalid) {
+		r.bad = append(r.bad, invalid.Fields...)
+	}
+	if len(r.bad) > 0 {
+		return d, last, &job.InvalidError{Fields: unique(r.bad)}
+	}
+	return d, last, err
+}
+
+// unique keeps the first refusal of each field: a text that is no duration is not also
+// out of range.
+func unique(list []*message.Invalid) []*message.Invalid {
+	seen := map[string]bool{}
+	out := list[:0:0]
+	for _, f := range list {
+		if !seen[f.Field] {
+			seen[f.Field] = true
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func (a *API) view(j store.Job, recent []store.Recent) jobView {
+	d := j.Definition
+	v := jobView{
+		ID: id(j.ID), Name: d.Name, App: d.App, Handler: d.Handler, Description: d.Description, Params: d.Params, Timeout: d.Timeout.String(), Priority: d.Priority, Enabled: j.Enabled, Version: j.Version,
+		CreatedAt: stamp(j.CreatedAt), UpdatedAt: stamp(j.UpdatedAt), UpdatedBy: j.UpdatedBy, NextTriggerAt: at(j.NextTriggerAt), LastTriggerAt: at(j.LastTriggerAt),
+		Routing:     routingBody{Strategy: d.Routing.Strategy, HashKey: d.Routing.HashKey},
+		Retry:       retryBody{Max: &d.Retry.Max, Backoff: d.Retry.Backoff},
+		Concurrency: concurrencyBody{Policy: d.Concurrency.Policy, Max: d.Concurrency.Max},
+		Misfire:     misfireBody{Policy: d.Misfire.Policy, Window: d.Misfire.Window.String(), Max: d.Misfire.Max},
+		Triggers:    []triggerBody{}, LastBatches: []resultView{},
+	}
+	if d.Retry.Initial != 0 {
+		v.Retry.Initial = d.Retry.Initial.String()
+	}
+	for _, s := range d.Retry.Steps {
+		v.Retry.Steps = append(v.Retry.Steps, s.String())
+	}
+	var en, zh []string
+	for _, t := range d.Triggers {
+		b := triggerBody{No: t.No, Kind: string(t.Kind), Expr: t.Expr, Dialect: t.Dialect, Zone: t.Zone, ClockChange: t.ClockChange}
+		if t.Every != 0 {
+			b.Every = t.Every.String()
+		}
+		for text, when := range map[*string]*time.Time{&b.Anchor: t.Anchor, &b.Start: t.Start, &b.End: t.End} {
+			if when != nil {
+				*text = when.Format(time.RFC3339)
+			}
+		}
+		v.Triggers = append(v.Triggers, b)
+		if s, err := schedule.Compile(t); err == nil {
+			words := s.Text()
+			en, zh = append(en, words.EN), append(zh, words.ZH)
+		}
+	}
+	v.ScheduleText = message.Text{EN: strings.Join(en, "; "), ZH: strings.Join(zh, "；")}
+	if len(d.Triggers) == 0 {
+		v.ScheduleText = message.Text{EN: "by hand only", ZH: "仅手动触发"}
+	}
+	for _, r := range recent {
+		v.LastBatches = append(v.LastBatches, resultView{r.BatchID, r.State, stamp(r.DueAt)})
+	}
+	return v
+}
+
+const strip = 20
+
+func (a *API) listJobs(ctx context.Context, in *jobListInput) (*body[list[jobView]], error) {
+	f := store.JobFilter{Text: in.Text, App: in.App, Limit: in.Limit + 1}
+	if in.State != "" {
+		enabled := in.State == store.JobEnabled
+		f.Enabled = &enabled
+	}
+	if err := openCursor(ctx, in.Cursor, &f.After); err != nil {
+		return nil, err
+	}
+	ns := nsOf(ctx).ID
+	jobs, err := a.Store.Jobs(ctx, ns, f)
+	if err != nil {
+		return nil, err
+	}
+	out := list[jobView]{Items: []jobView{}}
+	if len(jobs) > in.Limit {
+		jobs = jobs[:in.Limit]
+		out.NextCursor = cursor(jobs[len(jobs)-1].ID)
+	}
+	ids := make([]int64, len(jobs))
+	for i, j := range jobs {
+		ids[i] = j.ID
+	}
+	recent, err := a.Store.RecentBatches(ctx, ns, ids, strip)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range jobs {
+		out.Items = append(out.Items, a.view(j, recent[j.ID]))
+	}
+	return &body[list[jobView]]{out}, nil
+}
+
+// jobOf reads the job of a path.
+func (a *API) jobOf(ctx context.Context, text string) (store.Job, error) {
+	n, err := parseID(text)
+	if err != nil {
+		return store.Job{}, err
+	}
+	return a.Store.Job(ctx, nsOf(ctx).ID, n)
+}
+
+func (a *API) shown(ctx context.Context, jobID int64) (*body[jobView], error) {
+	ns := nsOf(ctx).ID
+	j, err := a.Store.Job(ctx, ns, jobID)
+	if err != nil {
+		return nil, err
+	}
+	recent, err := a.Store.RecentBatches(ctx, ns, []int64{j.ID}, strip)
+	if err != nil {
+		return nil, err
+	}
+	return &body[jobView]{a.view(j, recent[j.ID])}, nil
+}
+
+func (a *API) getJob(ctx context.Context, in *jobPath) (*body[jobView], error) {
+	j, err := a.jobOf(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return a.shown(ctx, j.ID)
+}
+
+func (a *API) createJob(ctx context.Context, in *createJobInput) (*body[jobView], error) {
+	d, last, err := a.definition(in.Body, 0)
+	if err != nil {
+		return nil, err
+	}
+	ns := nsOf(ctx)
+	app, err := a.app(ctx, ns.ID, d.App)
+	if err != nil {
+		return nil, err
+	}
+	now := clock.Millis(a.Clock)
+	j := store.Job{NS: ns.ID, Bucket: ns.Bucket, AppID: app.ID, Definition: d, Enabled: in.Body.Enabled == nil || *in.Body.Enabled, LastTriggerNo: last, CreatedAt: now, UpdatedAt: now, UpdatedBy: httpx.CallerOf(ctx).Principal.Name}
+	entry, err := a.entry(ctx, auth.JobCreate, "job", 0, d.Name, nil, a.view(j, nil))
+	if err != nil {
+		return nil, err
+	}
+	err = a.inBucket(ctx, ns.Bucket, func(b *store.Bucket) error {
+		hints, err := trigger.Hints(&d, max(now, b.Cursor()))
+		if err != nil {
+			return err
+		}
+		return b.CreateJob(&j, hints, entry)
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.Trigger.Nudge()
+	return a.shown(ctx, j.ID)
+}
+
+// inBucket runs f under the fence of a namespace's bucket.
+func (a *API) inBucket(ctx context.Context, bucket int, f func(b *store.Bucket) error) error {
+	fence, ok := a.Cluster.Fence(bucket)
+	if !ok {
+		return outcome.ErrNotOwner
+	}
+	err := a.Store.InBucket(ctx, fence, f)
+	if errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrUnavailable) {
+		a.Outcome.Failed(fence, err)
+	}
+	return err
+}
+
+// change writes a job's new definition or status: what was planned ahead is withdrawn in the
+// same transaction, and the triggers count from now on.
+func (a *API) change(ctx context.Context, old, j store.Job, from int64, action auth.Permission) (*body[jobView], error) {
+	now := clock.Millis(a.Clock)
+	j.UpdatedAt, j.UpdatedBy = now, httpx.CallerOf(ctx).Principal.Name
+	j.Version = from + 1
+	entry, err := a.entry(ctx, action, "job", j.ID, j.Definition.Name, a.told(old), a.told(j))
+	if err != nil {
+		return nil, err
+	}
+	err = a.inBucket(ctx, j.Bucket, func(b *store.Bucket) error {
+		if _, err := b.Withdraw(j.ID, now); err != nil {
+			return err
+		}
+		hints, err := trigger.Hints(&j.Definition, now)
+		if err != nil {
+			return err
+		}
+		return b.UpdateJob(&j, from, hints, entry)
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.Trigger.Nudge()
+	return a.shown(ctx, j.ID)
+}
+
+// told is what the audit keeps of a job: what somebody wrote, not what runs by.
+func (a *API) told(j store.Job) jobView {
+	v := a.view(j, nil)
+	v.NextTriggerAt, v.LastTriggerAt, v.UpdatedAt, v.UpdatedBy = nil, nil, "", ""
+	return v
+}
+
+func (a *API) updateJob(ctx context.Context, in *updateJobInput) (*body[jobView], error) {
+	old, err := a.jobOf(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if in.Body.Version != old.Version {
+		return nil, store.ErrStale
+	}
+	d, last, err := a.definition(in.Body.jobBody, old.LastTriggerNo)
+	if err != nil {
+		return nil, err
+	}
+	app, err := a.app(ctx, old.NS, d.App)
+	if err != nil {
+		return nil, err
+	}
+	j := old
+	j.Definition, j.AppID, j.LastTriggerNo = d, app.ID, last
+	if in.Body.Enabled != nil {
+		j.Enabled = *in.Body.Enabled
+	}
+	return a.change(ctx, old, j, in.Body.Version, auth.JobUpdate)
+}
+
+func (a *API) enableJob(ctx context.Context, in *switchJobInput) (*body[jobView], error) {
+	return a.turn(ctx, in, true)
+}
+
+func (a *API) disableJob(ctx context.Context, in *switchJobInput) (*body[jobView], error) {
+	return a.turn(ctx, in, false)
+}
+
+func (a *API) turn(ctx context.Context, in *switchJobInput, on bool) (*body[jobView], error) {
+	old, err := a.jobOf(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if in.Body.Version != 0 && in.Body.Version != old.Version {
+		return nil, store.ErrStale
+	}
+	if old.Enabled == on {
+		return a.shown(ctx, old.ID)
+	}
+	j := old
+	j.Enabled = on
+	return a.change(ctx, old, j, old.Version, auth.JobPause)
+}
+
+func (a *API) deleteJob(ctx context.Context, in *deleteJobInput) (*empty, error) {
+	j, err := a.jobOf(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if in.Version != 0 && in.Version != j.Version {
+		return nil, store.ErrStale
+	}
+	entry, err := a.entry(ctx, auth.JobDelete, "job", j.ID, j.Definition.Name, a.told(j), nil)
+	if err != nil {
+		return nil, err
+	}
+	err = a.inBucket(ctx, j.Bucket, func(b *store.Bucket) error {
+		if _, err := b.Withdraw(j.ID, clock.Millis(a.Clock)); err != nil {
+			return err
+		}
+		return b.DeleteJob(j, entry)
+	})
+	return nil, err
+}
+
+func (a *API) triggerJob(ctx context.Context, in *triggerJobInput) (*body[batchIDView], error) {
+	j, err := a.jobOf(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if in.Body.Params != nil && len(*in.Body.Params) > job.MaxParams {
+		return nil, httpx.Invalid(ctx, "too_long", "params", "", fmt.Sprintf("At most %d bytes; got %d.", job.MaxParams, len(*in.Body.Params)), fmt.Sprintf("最多 %d 字节，当前 %d 字节。", job.MaxParams, len(*in.Body.Params)))
+	}
+	entry, err := a.entry(ctx, auth.JobRun, "job", j.ID, j.Definition.Name, nil, map[string]any{"params": in.Body.Params})
+	if err != nil {
+		return nil, err
+	}
+	batchID, err := a.Trigger.Fire(ctx, trigger.Ask{Job: j, Kind: schedule.Manual, Params: in.Body.Params, By: httpx.CallerOf(ctx).Principal.Name, Key: in.Body.IdempotencyKey, Entry: entry})
+	if err != nil {
+		return nil, err
+	}
+	return &body[batchIDView]{batchIDView{batchID}}, nil
+}
+
+func (a *API) preview(ctx context.Context, in *previewInput) (*body[previewView], error) {
+	r := &reader{}
+	specs := r.triggers(in.Body.Triggers)
+	from := a.Clock.Now()
+	if t := r.time("from", in.Body.From); t != nil {
+		from = *t
+	}
+	if len(r.bad) > 0 {
+		return nil, &job.InvalidError{Fields: r.bad}
+	}
+	count := in.Body.Count
+	if count == 0 {
+		count = 10
+	}
+	fires, warnings, err := schedule.Preview(specs, from, count)
+	if err != nil {
+		return nil, err
+	}
+	out := previewView{Fires: []fireView{}, Warnings: []warningView{}}
+	for _, f := range fires {
+		out.Fires = append(out.Fires, fireView{f.At.Format("2006-01-02T15:04:05.999Z07:00"), f.Trigger, f.Note})
+	}
+	for _, w := range warnings {
+		out.Warnings = append(out.Warnings, warningView{w.Code, w.Trigger, w.Message})
+	}
+	return &body[previewView]{out}, nil
+}

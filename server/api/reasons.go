@@ -1,0 +1,76 @@
+package api
+
+import (
+	"github.com/ax-scheduler/ax/internal/message"
+	"github.com/ax-scheduler/ax/internal/outcome"
+	"github.com/ax-scheduler/ax/internal/ready"
+	"github.com/ax-scheduler/ax/internal/registry"
+	"github.com/ax-scheduler/ax/internal/trigger"
+)
+
+type reasonView struct {
+	Code   string `json:"code"`
+	EN     string `json:"en"`
+	ZH     string `json:"zh"`
+	Detail string `json:"detail"`
+}
+
+// reasonOf puts a reason code into words; nil for none.
+func reasonOf(code, detail string) *reasonView {
+	if code == "" {
+		return nil
+	}
+	t, ok := reasons()[code]
+	if !ok {
+		t = message.Text{EN: code, ZH: code}
+	}
+	return &reasonView{Code: code, EN: t.EN, ZH: t.ZH, Detail: detail}
+}
+
+func textBusy() message.Text {
+	return message.Text{EN: "Too many streams are open; try again in a moment.", ZH: "打开的实时输出过多，请稍后重试。"}
+}
+
+// reasons has a sentence in both languages for every reason code that a batch, an
+// execution or an executor can carry.
+func reasons() map[string]message.Text {
+	return map[string]message.Text{
+		outcome.ReasonNoExecutor:                {EN: "No executor of the app is online.", ZH: "该应用没有在线的执行器。"},
+		outcome.ReasonNoHandler:                 {EN: "No online executor of the app has this handler.", ZH: "该应用的在线执行器都没有此处理器。"},
+		outcome.ReasonFull:                      {EN: "The executor's pool and queue are full.", ZH: "执行器的线程池与队列已满。"},
+		outcome.ReasonDraining:                  {EN: "The executor is shutting down.", ZH: "执行器正在下线。"},
+		outcome.ReasonGone:                      {EN: "The executor's process is gone.", ZH: "执行器进程已不存在。"},
+		outcome.ReasonUnheard:                   {EN: "The executor does not know this execution.", ZH: "执行器没有此执行记录。"},
+		outcome.ReasonLease:                     {EN: "The executor was silent until its lease lapsed.", ZH: "执行器长时间无响应，租约已到期。"},
+		outcome.ReasonStale:                     {EN: "The executor knows a newer attempt.", ZH: "执行器已有更新的尝试。"},
+		outcome.ReasonTimeout:                   {EN: "It ran longer than its time limit.", ZH: "运行超过时间限制。"},
+		outcome.ReasonCancelled:                 {EN: "It was cancelled by hand.", ZH: "已被手动取消。"},
+		outcome.ReasonCovered:                   {EN: "It was stopped to make room for the next firing (policy cover).", ZH: "为下一次触发让位而停止（覆盖策略）。"},
+		outcome.ReasonFailed:                    {EN: "The handler failed.", ZH: "处理器执行失败。"},
+		outcome.ReasonShards:                    {EN: "Some shards failed.", ZH: "部分分片失败。"},
+		outcome.ReasonMoves:                     {EN: "It was moved to other executors too often.", ZH: "转移到其他执行器的次数过多。"},
+		outcome.ReasonWaitTimeout:               {EN: "It waited too long for a free executor.", ZH: "等待空闲执行器的时间过长。"},
+		outcome.ReasonExecutorErr:               {EN: "The executor's answer was not understood.", ZH: "无法理解执行器的应答。"},
+		"waiting_" + outcome.ReasonNoExecutor:   {EN: "It waits: no executor of the app is online.", ZH: "等待中：该应用没有在线的执行器。"},
+		"waiting_" + outcome.ReasonNoHandler:    {EN: "It waits: no online executor has this handler.", ZH: "等待中：在线执行器都没有此处理器。"},
+		"waiting_" + outcome.ReasonFull:         {EN: "It waits: every executor of the app is full.", ZH: "等待中：该应用的执行器均已满。"},
+		"retry_waits":                           {EN: "The last attempt failed; the next one waits for its time.", ZH: "上次尝试失败，等待下一次重试。"},
+		"retried_by_hand":                       {EN: "Failed shards are tried again by hand.", ZH: "已手动重试失败的分片。"},
+		ready.ReasonStillRunning:                {EN: "Skipped: the previous batch was still running.", ZH: "已跳过：上一批次仍在运行。"},
+		ready.ReasonQueueFull:                   {EN: "Skipped: enough batches of this job wait already.", ZH: "已跳过：该作业等待中的批次已达上限。"},
+		ready.ReasonCovered:                     {EN: "Skipped: a newer firing took its place in the queue.", ZH: "已跳过：更新的触发取代了它的等待位置。"},
+		trigger.ReasonMisfireOnce:               {EN: "Late: the newest firing that was missed is run once.", ZH: "补偿执行：错过的触发中最新一次补执行一次。"},
+		trigger.ReasonMisfireAll:                {EN: "Late: firings that were missed are caught up with.", ZH: "补偿执行：补执行错过的触发。"},
+		trigger.ReasonMissed:                    {EN: "Missed: its time passed while nobody could fire it.", ZH: "已错过：触发时间内调度不可用。"},
+		registry.ReasonChallenge:                {EN: "Its address is being proven.", ZH: "正在验证地址。"},
+		registry.ReasonUnreachable:              {EN: "The server can not reach its address; check that it is the host's address and a mapped port.", ZH: "服务器无法访问该地址，请检查是否为宿主机地址与映射端口。"},
+		registry.ReasonBlocked:                  {EN: "Its address is barred by the namespace's egress policy; an administrator can allow it.", ZH: "该地址被命名空间的出口策略禁止，可由管理员放行。"},
+		registry.ReasonForeign:                  {EN: "Somebody else answers at its address.", ZH: "该地址的应答者不是此执行器。"},
+		registry.ReasonBadAddress:               {EN: "Its address is not understood; write http://host:port.", ZH: "地址格式错误，请写 http://host:port。"},
+		registry.ReasonSilent:                   {EN: "Its heartbeats do not arrive.", ZH: "未收到心跳。"},
+		registry.ReasonLeft:                     {EN: "It signed off.", ZH: "已主动下线。"},
+		registry.ReasonDraining:                 {EN: "It takes no new work.", ZH: "不再接收新任务。"},
+		// registry.ReasonGone has the same code as nothing above: a process that is gone.
+		registry.ReasonGone: {EN: "Its process is gone.", ZH: "进程已不存在。"},
+	}
+}

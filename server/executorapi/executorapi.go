@@ -1,0 +1,398 @@
+// Package executorapi is what executors call: registration, results, leases, output. Every
+// message is verified before anything is looked at, and every reply is signed.
+//
+// It decides nothing: heartbeats go to package registry, results to outcome, output to the store.
+package executorapi
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/ax-scheduler/ax/internal/appkey"
+	"github.com/ax-scheduler/ax/internal/batch"
+	"github.com/ax-scheduler/ax/internal/clock"
+	"github.com/ax-scheduler/ax/internal/metric"
+	"github.com/ax-scheduler/ax/internal/outcome"
+	"github.com/ax-scheduler/ax/internal/protocol"
+	"github.com/ax-scheduler/ax/internal/registry"
+	"github.com/ax-scheduler/ax/internal/store"
+)
+
+// Limits before anything is verified.
+const (
+	maxBody    = 1 << 20
+	maxLogBody = 256 << 10
+	// maxOutput bounds the output of one execution.
+	maxOutput = 32 << 20
+	// seenLimit bounds the remembered message ids.
+	seenLimit = 200_000
+)
+
+// API serves executors.
+type API struct {
+	store    *store.Store
+	ring     *appkey.Ring
+	registry *registry.Registry
+	outcome  *outcome.Outcome
+	clock    clock.Clock
+	metrics  *metric.Metrics
+	log      *slog.Logger
+	seen     *protocol.Seen
+	// output is called when an execution has new output.
+	output func(executionID int64)
+}
+
+// Config is what an API needs.
+type Config struct {
+	Store    *store.Store
+	Ring     *appkey.Ring
+	Registry *registry.Registry
+	Outcome  *outcome.Outcome
+	Clock    clock.Clock
+	Metrics  *metric.Metrics
+	Log      *slog.Logger
+	Output   func(executionID int64)
+}
+
+// New makes the API.
+func New(c Config) *API {
+	return &API{store: c.Store, ring: c.Ring, registry: c.Registry, outcome: c.Outcome, clock: c.Clock, metrics: c.Metrics, log: c.Log, seen: protocol.NewSeen(seenLimit), output: c.Output}
+}
+
+// Mount adds the routes.
+func (a *API) Mount(r gin.IRouter) {
+	r.POST(protocol.PathRegister, handle(a, protocol.TypeRegister, maxBody, a.register))
+	r.POST(protocol.PathRemove, handle(a, protocol.TypeRemove, maxBody, a.remove))
+	r.POST(protocol.PathResults, handle(a, protocol.TypeResults, maxBody, a.results))
+	r.POST(protocol.PathLease, handle(a, protocol.TypeLease, maxBody, a.lease))
+	r.POST(protocol.PathLog, handle(a, protocol.TypeLog, maxLogBody, a.output_))
+}
+
+// refusal is an answer that is not 200.
+type refusal struct {
+	status int
+	code   string
+	text   string
+}
+
+// Error is the code and the sentence.
+func (r *refusal) Error() string { return r.code + ": " + r.text }
+
+func refuse(status int, code, text string) *refusal { return &refusal{status, code, text} }
+
+// sender is who sent a verified message.
+type sender struct {
+	app      appkey.Entry
+	instance string
+}
+
+type message interface {
+	head() protocol.Head
+}
+
+// The messages, each with its head.
+type (
+	registerMessage struct{ protocol.Register }
+	removeMessage   struct{ protocol.Remove }
+	resultsMessage  struct{ protocol.Results }
+	leaseMessage    struct{ protocol.Lease }
+	logMessage      struct{ protocol.Log }
+)
+
+func (m registerMessage) head() protocol.Head { return m.Head }
+func (m removeMessage) head() protocol.Head   { return m.Head }
+func (m resultsMessage) head() protocol.Head  { return m.Head }
+func (m leaseMessage) head() protocol.Head    { return m.Head }
+func (m logMessage) head() protocol.Head      { return m.Head }
+
+// handle reads, verifies and decodes a message, calls f and signs the answer.
+func handle[M message](a *API, kind string, limit int64, f func(c *gin.Context, from sender, m M) (any, error)) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		a.metrics.Callbacks.WithLabelValues(kind).Inc()
+		from, body, err := a.verify(c, limit)
+		if err == nil {
+			var m M
+			if err = decode(body, &m); err == nil {
+				if err = a.check(kind, from, m.head()); err == nil {
+					from.instance = m.head().Instance
+					var reply any
+					if reply, err = f(c, from, m); err == nil {
+						a.answer(c, from, reply)
+						return
+					}
+				}
+			}
+		}
+		a.refuse(c, kind, err)
+	}
+}
+
+func decode[M message](body []byte, m *M) error {
+	if !utf8.Valid(body) {
+		return refuse(http.StatusBadRequest, "not_utf8", "the body is not UTF-8")
+	}
+	if err := json.Unmarshal(body, m); err != nil {
+		return refuse(http.StatusBadRequest, "bad_json", "the body is not understood: "+err.Error())
+	}
+	return nil
+}
+
+// verify reads the body, whole but bounded, and checks the signature with the keys of the
+// app that the header names. An unknown app is answered like a wrong key.
+func (a *API) verify(c *gin.Context, limit int64) (sender, []byte, error) {
+	body, err := io.ReadAll(io.LimitReader(c.Request.Body, limit+1))
+	if err != nil {
+		return sender{}, nil, refuse(http.StatusBadRequest, "bad_body", "the body could not be read")
+	}
+	if int64(len(body)) > limit {
+		return sender{}, nil, refuse(http.StatusRequestEntityTooLarge, "too_large", "the body is longer than "+strconv.FormatInt(limit, 10)+" bytes")
+	}
+	namespace, app, ok := strings.Cut(c.GetHeader(protocol.HeaderApp), "/")
+	if !ok || len(namespace) > 64 || len(app) > 64 {
+		return sender{}, nil, refuse(http.StatusUnauthorized, "bad_signature", "the header ax-app must be <namespace>/<app>")
+	}
+	entry, err := a.ring.ByName(c.Request.Context(), namespace, app)
+	if errors.Is(err, store.ErrNotFound) {
+		return sender{}, nil, refuse(http.StatusUnauthorized, "bad_signature", protocol.ErrSignature.Error())
+	}
+	if err != nil {
+		return sender{}, nil, err
+	}
+	now := time.Now()
+	switch err := protocol.Verify(c.Request.Header, body, now, entry.Keys...); {
+	case errors.Is(err, protocol.ErrClock):
+		c.Header(protocol.HeaderTime, strconv.FormatInt(now.UnixMilli(), 10))
+		return sender{}, nil, refuse(http.StatusUnauthorized, "bad_clock", err.Error())
+	case err != nil:
+		return sender{}, nil, refuse(http.StatusUnauthorized, "bad_signature", protocol.ErrSignature.Error())
+	}
+	if !a.seen.First(namespace+"/"+protocol.MessageID(c.Request.Header), now) {
+		return sender{}, nil, refuse(http.StatusUnauthorized, "replayed", protocol.ErrReplayed.Error())
+	}
+	return sender{app: entry}, body, nil
+}
+
+func (a *API) check(kind string, from sender, h protocol.Head) error {
+	if h.Type != kind {
+		return refuse(http.StatusBadRequest, "wrong_type", "this path takes type "+kind)
+	}
+	if h.Namespace != from.app.Namespace.Name || h.App != from.app.App.Name {
+		return refuse(http.StatusForbidden, "wrong_app", "namespace and app of the body are not the key's")
+	}
+	return nil
+}
+
+func (a *API) answer(c *gin.Context, from sender, reply any) {
+	body, err := json.Marshal(reply)
+	if err != nil {
+		a.refuse(c, "reply", err)
+		return
+	}
+	if err := protocol.Sign(c.Writer.Header(), protocol.MessageID(c.Request.Header), time.Now(), body, from.app.Keys...); err != nil {
+		a.refuse(c, "reply", err)
+		return
+	}
+	c.Header(protocol.HeaderTime, strconv.FormatInt(clock.Millis(a.clock), 10))
+	c.Data(http.StatusOK, "application/json", body)
+}
+
+func (a *API) refuse(c *gin.Context, kind string, err error) {
+	var r *refusal
+	switch {
+	case errors.As(err, &r):
+	case errors.Is(err, registry.ErrInstance):
+		r = refuse(http.StatusForbidden, "wrong_instance", err.Error())
+	case errors.Is(err, outcome.ErrBusy):
+		c.Header("Retry-After", "1")
+		r = refuse(http.StatusTooManyRequests, "busy", err.Error())
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, outcome.ErrNotOwner), errors.Is(err, store.ErrFenced), c.Request.Context().Err() != nil:
+		c.Header("Retry-After", "1")
+		r = refuse(http.StatusServiceUnavailable, "unavailable", "this can not be made durable now: send it again")
+	default:
+		r = refuse(http.StatusInternalServerError, "internal", "ax-server met an error; its log has it")
+	}
+	if r.status >= http.StatusInternalServerError {
+		a.log.WarnContext(c.Request.Context(), "executor message not taken", slog.String("type", kind), slog.String("err", err.Error()))
+	} else {
+		a.log.InfoContext(c.Request.Context(), "executor message refused", slog.String("type", kind), slog.String("code", r.code), slog.String("from", c.RemoteIP()))
+	}
+	a.metrics.CallbackDenied.WithLabelValues(kind, r.code).Inc()
+	c.JSON(r.status, protocol.Error{Code: r.code, Message: r.text})
+}
+
+func (a *API) register(c *gin.Context, from sender, m registerMessage) (any, error) {
+	const maxHandlers, maxLabels, maxRunning = 1000, 64, 20_000
+	if len(m.Handlers) > maxHandlers || len(m.Labels) > maxLabels || len(m.Running) > maxRunning {
+		return nil, refuse(http.StatusBadRequest, "too_many", "at most 1000 handlers, 64 labels and 20000 running executions")
+	}
+	if len(m.StartID) < 8 || len(m.StartID) > 64 || !ascii(m.StartID) || !ascii(m.SDK) || !ascii(m.Address) {
+		return nil, refuse(http.StatusBadRequest, "bad_field", "startId (8 to 64 characters), sdk and address are ASCII")
+	}
+	x, err := a.registry.Beat(c.Request.Context(), from.app.App, m.Register)
+	if err != nil {
+		return nil, err
+	}
+	settings := a.registry.Settings()
+	reply := protocol.Registered{
+		State: x.State, Reason: x.Reason, Instance: strconv.FormatInt(x.ID, 10), HeartbeatMs: settings.Heartbeat.Milliseconds(), LeaseMs: settings.Lease.Milliseconds(),
+		ServerTime: clock.Millis(a.clock), Stop: []protocol.Ref{},
+	}
+	switch x.State {
+	case store.ExecutorDrained, store.ExecutorSuspect:
+		reply.State = store.ExecutorOnline
+	}
+	ids := make([]int64, 0, len(m.Running))
+	for _, r := range m.Running {
+		if id, err := strconv.ParseInt(r.ExecutionID, 10, 64); err == nil && id > 0 {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) > 0 {
+		stop, err := a.store.ToStop(c.Request.Context(), from.app.Namespace.ID, ids)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range stop {
+			reply.Stop = append(reply.Stop, protocol.Ref{BatchID: e.BatchID, ExecutionID: strconv.FormatInt(e.ID, 10), Fence: protocol.Fence{Attempt: e.Attempt, Epoch: e.Epoch}, Reason: e.StopReason})
+		}
+	}
+	return reply, nil
+}
+
+func (a *API) remove(c *gin.Context, from sender, m removeMessage) (any, error) {
+	x, err := a.registry.Instance(from.app.App.ID, from.instance)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.registry.Remove(c.Request.Context(), from.app.App.ID, x.ID, m.StartID); err != nil {
+		return nil, err
+	}
+	return struct{}{}, nil
+}
+
+func (a *API) results(c *gin.Context, from sender, m resultsMessage) (any, error) {
+	if len(m.Results) > protocol.MaxResults {
+		return nil, refuse(http.StatusBadRequest, "too_many", "at most 500 results a message")
+	}
+	out := protocol.Answers{Answers: make([]protocol.Answer, len(m.Results))}
+	var reports []*outcome.Report
+	var at []int
+	for i, r := range m.Results {
+		out.Answers[i] = protocol.Answer{ExecutionID: r.ExecutionID, Answer: protocol.Unknown}
+		const maxResult = 64 << 10
+		if r.Result != nil && len(*r.Result) > maxResult {
+			cut := (*r.Result)[:maxResult]
+			for cut != "" && !utf8.ValidString(cut) {
+				cut = cut[:len(cut)-1]
+			}
+			cut += "… [cut]"
+			r.Result = &cut
+		}
+		// One bad item does not void the others: it is answered as unknown.
+		if report, ok := outcome.FromResult(from.app.Namespace.ID, r); ok {
+			reports, at = append(reports, report), append(at, i)
+		}
+	}
+	answers, err := a.outcome.Record(c.Request.Context(), reports)
+	if err != nil {
+		return nil, err
+	}
+	for i, answer := range answers {
+		out.Answers[at[i]].Answer = answer
+	}
+	return out, nil
+}
+
+// maxExtend bounds one extension.
+const maxExtend = 24 * time.Hour
+
+func (a *API) lease(c *gin.Context, from sender, m leaseMessage) (any, error) {
+	if len(m.Executions) > protocol.MaxResults {
+		return nil, refuse(http.StatusBadRequest, "too_many", "at most 500 executions a message")
+	}
+	out := protocol.Answers{Answers: make([]protocol.Answer, len(m.Executions))}
+	var asks []outcome.Extension
+	for i, r := range m.Executions {
+		out.Answers[i] = protocol.Answer{ExecutionID: r.ExecutionID, Answer: protocol.Unknown}
+		id, err := strconv.ParseInt(r.ExecutionID, 10, 64)
+		if err != nil || id <= 0 || r.ExtendMs < 0 || r.ExtendMs > maxExtend.Milliseconds() {
+			continue
+		}
+		asks = append(asks, outcome.Extension{ExecutionID: id, ExtendMs: r.ExtendMs, NS: from.app.Namespace.ID})
+	}
+	deadlines, err := a.outcome.Extend(c.Request.Context(), asks)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range m.Executions {
+		id, _ := strconv.ParseInt(r.ExecutionID, 10, 64)
+		deadline, ok := deadlines[id]
+		if !ok {
+			continue
+		}
+		out.Answers[i].Answer, out.Answers[i].Deadline = "renewed", &deadline
+		if r.ExtendMs > 0 {
+			out.Answers[i].Answer = "extended"
+		}
+	}
+	return out, nil
+}
+
+func (a *API) output_(c *gin.Context, from sender, m logMessage) (any, error) { //nolint:revive // output is the callback
+	out := protocol.Answers{Answers: make([]protocol.Answer, 0, len(m.Chunks))}
+	for start := 0; start < len(m.Chunks); {
+		end := start + 1
+		for end < len(m.Chunks) && m.Chunks[end].ExecutionID == m.Chunks[start].ExecutionID {
+			end++
+		}
+		part := m.Chunks[start:end]
+		start = end
+		id, err := strconv.ParseInt(part[0].ExecutionID, 10, 64)
+		if err != nil || id <= 0 {
+			out.Answers = append(out.Answers, protocol.Answer{ExecutionID: part[0].ExecutionID, Answer: protocol.Unknown})
+			continue
+		}
+		chunks := make([]store.Chunk, len(part))
+		for i, p := range part {
+			chunks[i] = store.Chunk{ExecutionID: id, NS: from.app.Namespace.ID, Seq: p.Seq, Text: p.Text, Progress: -1}
+			if p.Progress != nil && *p.Progress >= 0 {
+				chunks[i].Progress = min(*p.Progress, 100)
+			}
+		}
+		answer := protocol.Answer{ExecutionID: part[0].ExecutionID, Answer: "stored"}
+		answer.Next, err = a.store.AppendOutput(c.Request.Context(), from.app.Namespace.ID, id, batch.ExecutionDay(id), chunks, maxOutput, clock.Millis(a.clock))
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			answer.Answer = "refused"
+		case errors.Is(err, store.ErrGap):
+			answer.Answer = "gap"
+		case errors.Is(err, store.ErrQuota):
+			answer.Answer = "refused"
+		case err != nil:
+			return nil, err
+		}
+		if err == nil {
+			a.output(id)
+		}
+		out.Answers = append(out.Answers, answer)
+	}
+	return out, nil
+}
+
+func ascii(s string) bool {
+	for i := range len(s) {
+		if s[i] < 0x20 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return true
+}
