@@ -595,3 +595,16 @@ func limit(s string, n int) string {
 
 // Age is how long ago it was last heard of.
 func (x Executor) Age() time.Duration { return time.Since(x.BeatAt) }
+
+// Count counts the executors in a state, for metrics.
+func (r *Registry) Count(state string) int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	n := 0
+	for _, x := range r.byID {
+		if x.State == state {
+			n++
+		}
+	}
+	return n
+}

@@ -215,3 +215,10 @@ func (s *Store) sequence(ctx context.Context, tx *sql.Tx, name string) (int64, e
 	}
 	return next - 1, nil
 }
+
+// ForgetReplicas removes every replica's row, so that their buckets are free at once: for an
+// embedded database whose only process starts.
+func (s *Store) ForgetReplicas(ctx context.Context) error {
+	_, err := s.main.ExecContext(ctx, "DELETE FROM replica")
+	return unavailable(err)
+}

@@ -1,0 +1,475 @@
+// Package app builds a server once, in one straight function, runs its loops and drains them
+// in reverse order.
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/gofrs/flock"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ax-scheduler/ax/internal/appkey"
+	"github.com/ax-scheduler/ax/internal/auth"
+	"github.com/ax-scheduler/ax/internal/clock"
+	"github.com/ax-scheduler/ax/internal/cluster"
+	"github.com/ax-scheduler/ax/internal/config"
+	"github.com/ax-scheduler/ax/internal/dispatch"
+	"github.com/ax-scheduler/ax/internal/egress"
+	"github.com/ax-scheduler/ax/internal/metric"
+	"github.com/ax-scheduler/ax/internal/outcome"
+	"github.com/ax-scheduler/ax/internal/protocol"
+	"github.com/ax-scheduler/ax/internal/ready"
+	"github.com/ax-scheduler/ax/internal/registry"
+	"github.com/ax-scheduler/ax/internal/routing"
+	"github.com/ax-scheduler/ax/internal/seal"
+	"github.com/ax-scheduler/ax/internal/store"
+	"github.com/ax-scheduler/ax/internal/sweep"
+	"github.com/ax-scheduler/ax/internal/trigger"
+	"github.com/ax-scheduler/ax/server/api"
+	"github.com/ax-scheduler/ax/server/executorapi"
+)
+
+// Version and Commit are set by the build.
+var (
+	Version = "0.1.0-dev" //nolint:gochecknoglobals // set by -ldflags
+	Commit  = "unknown"   //nolint:gochecknoglobals // set by -ldflags
+)
+
+const (
+	// retryDatabase is how often a database that is not there is tried again.
+	retryDatabase = time.Second
+	shutdownLimit = 20 * time.Second
+	// readyFor is how old the database's last good answer may be for /readyz.
+	readyFor = 5 * time.Second
+)
+
+// App is one server.
+type App struct {
+	config   config.Config
+	log      *slog.Logger
+	out      io.Writer
+	listener net.Listener
+	lock     *flock.Flock
+
+	store    *store.Store
+	sealer   *seal.Sealer
+	clock    *clock.Referenced
+	metrics  *metric.Metrics
+	auth     *auth.Auth
+	ring     *appkey.Ring
+	cluster  *cluster.Cluster
+	registry *registry.Registry
+	ready    *ready.Ready
+	trigger  *trigger.Trigger
+	dispatch *dispatch.Dispatch
+	outcome  *outcome.Outcome
+	sweep    *sweep.Sweep
+	api      *api.API
+	handler  http.Handler
+
+	started  atomic.Bool  // the database was reached, the schema fits, the loops run
+	draining atomic.Bool  //
+	reached  atomic.Int64 // host time of the database's last good answer, milliseconds
+	trouble  atomic.Value // string: why not started
+}
+
+// New reads keys and builds everything; it listens, but serves nothing yet. out gets what
+// is for the person who starts the server and not for the log: the setup link.
+func New(c config.Config, log *slog.Logger, out io.Writer) (*App, error) {
+	a := &App{config: c, log: log, out: out}
+	if err := os.MkdirAll(c.Data, 0o700); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	if c.Database == "" {
+		// Two processes on one SQLite would both own every bucket.
+		a.lock = flock.New(filepath.Join(c.Data, "ax.lock"))
+		got, err := a.lock.TryLock()
+		if err != nil {
+			return nil, fmt.Errorf("data directory: %w", err)
+		}
+		if !got {
+			return nil, fmt.Errorf("another ax-server uses the data directory %s; stop it, or give this one its own with --data", c.Data)
+		}
+	}
+	if err := a.build(); err != nil {
+		return nil, errors.Join(err, a.close())
+	}
+	return a, nil
+}
+
+func (a *App) build() error {
+	c := a.config
+	var err error
+	if a.listener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", c.Listen); err != nil {
+		return fmt.Errorf("listen on %s: %w; choose another address with --listen", c.Listen, err)
+	}
+	if a.sealer, _, err = seal.LoadOrCreate(filepath.Join(c.Data, "master.key")); err != nil {
+		return err
+	}
+	if a.store, err = store.Open(store.Config{DSN: c.Database, Dir: c.Data}); err != nil {
+		return err
+	}
+	a.metrics = metric.New(Version, Commit)
+	a.clock = clock.New(a.store.Now, a.log)
+	a.auth = auth.New(auth.Config{Store: a.store, Sealer: a.sealer, Clock: a.clock, Metrics: a.metrics, Log: a.log})
+	a.ring = appkey.New(a.store, a.sealer, a.clock)
+	router := routing.New()
+	a.ready = ready.New(a.clock.Now())
+	policy := egress.NewPolicy(a.own(), c.Loopback())
+	client := dispatch.NewClient(policy, a.ring.ByID, a.clock)
+	a.registry = registry.New(a.store, a.clock, a.log, registry.Settings{Heartbeat: c.Heartbeat, ProbeDelay: c.ProbeDelay, Lease: c.Lease}, client.Probe, a.ready.Nudge)
+	var id [8]byte
+	_, _ = rand.Read(id[:])
+	advertise := c.AdvertiseAddr
+	if advertise == "" {
+		advertise = a.listener.Addr().String()
+	}
+	replica := store.Replica{ID: hex.EncodeToString(id[:]), AdvertiseAddr: advertise, Build: Version}
+	a.cluster = cluster.New(a.store, replica, a.log,
+		func(ctx context.Context, f store.Fence) error {
+			if err := a.outcome.TakeUp(ctx, f); err != nil {
+				return err
+			}
+			a.trigger.Nudge()
+			return nil
+		},
+		func(f store.Fence) { a.ready.Drop(f.Bucket) })
+	a.outcome = outcome.New(outcome.Config{
+		Store: a.store, Cluster: a.cluster, Ready: a.ready, Registry: a.registry, Clock: a.clock, Metrics: a.metrics, Log: a.log,
+		Planned: func() { a.trigger.Nudge() },
+	})
+	a.trigger = trigger.New(trigger.Config{Store: a.store, Cluster: a.cluster, Ready: a.ready, Registry: a.registry, Outcome: a.outcome, Clock: a.clock, Metrics: a.metrics, Log: a.log})
+	_, port, _ := net.SplitHostPort(a.listener.Addr().String())
+	portNumber, _ := strconv.Atoi(port)
+	a.dispatch = dispatch.New(dispatch.Config{
+		Store: a.store, Cluster: a.cluster, Ready: a.ready, Registry: a.registry, Outcome: a.outcome, Router: router, Clock: a.clock, Metrics: a.metrics, Log: a.log,
+		Client: client, Port: portNumber, Settings: dispatch.Settings{AckTimeout: c.AckTimeout, ExecutorWait: c.ExecutorWait, WaitLimit: c.WaitLimit},
+	})
+	a.sweep = sweep.New(sweep.Config{Store: a.store, Cluster: a.cluster, Registry: a.registry, Ready: a.ready, Outcome: a.outcome, Clock: a.clock, Log: a.log, Settings: sweep.Settings{Retention: c.Retention}})
+	a.gauges()
+	output := api.NewOutput()
+	executors := executorapi.New(executorapi.Config{Store: a.store, Ring: a.ring, Registry: a.registry, Outcome: a.outcome, Clock: a.clock, Metrics: a.metrics, Log: a.log, Output: output.Arrived})
+	a.handler = a.routes(executors, api.Config{
+		Store: a.store, Auth: a.auth, Ring: a.ring, Cluster: a.cluster, Registry: a.registry, Ready: a.ready, Trigger: a.trigger, Outcome: a.outcome, Router: router, Clock: a.clock,
+		Drift:   func() time.Duration { drift, _ := a.clock.Drift(); return drift },
+		Metrics: a.metrics, Log: a.log, Output: output, Version: Version, Commit: Commit, Demo: c.Demo, Secure: c.BehindTLSProxy,
+	})
+	a.trouble.Store("the database was not reached yet")
+	return nil
+}
+
+func (a *App) gauges() {
+	a.metrics.Gauge("ax_queue_depth", "Executions that are due and wait for an executor or their turn.", func() float64 { return float64(a.ready.Len()) })
+	a.metrics.Gauge("ax_dispatch_in_flight", "Requests to executors on their way.", func() float64 { return float64(a.dispatch.Working()) })
+	a.metrics.Gauge("ax_dispatch_queued", "Executions assigned to an executor and not yet sent.", func() float64 { return float64(a.dispatch.Queued()) })
+	a.metrics.Gauge("ax_buckets_owned", "Buckets that this server owns.", func() float64 { return float64(len(a.cluster.Owned())) })
+	a.metrics.Gauge("ax_executors_online", "Executors that take work.", func() float64 { return float64(a.registry.Count(store.ExecutorOnline)) })
+}
+
+// own are the addresses that nobody may make the server call.
+func (a *App) own() []netip.AddrPort {
+	var out []netip.AddrPort
+	if p, err := netip.ParseAddrPort(a.listener.Addr().String()); err == nil {
+		out = append(out, netip.AddrPortFrom(p.Addr().Unmap(), p.Port()))
+	}
+	if a.config.Database != "" {
+		if u, err := url.Parse(a.config.Database); err == nil {
+			port, _ := strconv.Atoi(u.Port())
+			if port == 0 {
+				port = 3306
+			}
+			ips, _ := net.DefaultResolver.LookupNetIP(context.Background(), "ip", u.Hostname())
+			for _, ip := range ips {
+				out = append(out, netip.AddrPortFrom(ip.Unmap(), uint16(port)))
+			}
+		}
+	}
+	return out
+}
+
+// URL is where the server can be reached on this host.
+func (a *App) URL() string {
+	host, port, _ := net.SplitHostPort(a.listener.Addr().String())
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
+
+// Started tells whether the server does its work.
+func (a *App) Started() bool { return a.started.Load() }
+
+// Run serves until ctx ends, then drains. The database may come later or go away: the server
+// says so on /readyz and keeps trying. An error that waiting can not heal ends it.
+func (a *App) Run(ctx context.Context) error {
+	defer func() { _ = a.close() }()
+	server := &http.Server{
+		Handler: a.handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 60 * time.Second, IdleTimeout: 90 * time.Second, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(a.listener) }()
+	a.log.InfoContext(ctx, "server listening", slog.String("address", a.URL()), slog.String("version", Version), slog.String("database", a.databaseName()))
+
+	err := a.work(ctx, server)
+	if stop := <-served; err == nil && !errors.Is(stop, http.ErrServerClosed) {
+		err = fmt.Errorf("serve: %w", stop)
+	}
+	a.log.InfoContext(ctx, "server stopped")
+	return err
+}
+
+func (a *App) databaseName() string {
+	if a.config.Database == "" {
+		return "sqlite in " + a.config.Data
+	}
+	return config.Masked(a.config.Database)
+}
+
+// work brings the database up, runs the loops until ctx ends, and drains.
+func (a *App) work(ctx context.Context, server *http.Server) error {
+	stop := func() error {
+		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
+		defer cancel()
+		if err := server.Shutdown(limit); err != nil {
+			_ = server.Close() // streams that outlive the limit
+		}
+		return nil
+	}
+	if err := a.bringUp(ctx); err != nil {
+		_ = stop()
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	// What moves work stops first, what makes results durable and owns the buckets last.
+	background := context.WithoutCancel(ctx)
+	last, endLast := context.WithCancel(background)
+	defer endLast()
+	first, endFirst := context.WithCancel(background)
+	defer endFirst()
+	failed, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var keepers, movers errgroup.Group
+	loop := func(g *errgroup.Group, ctx context.Context, name string, run func(context.Context) error) {
+		g.Go(func() error {
+			err := run(ctx)
+			if err != nil {
+				err = fmt.Errorf("%s: %w", name, err)
+				fail(err)
+			}
+			return err
+		})
+	}
+	loop(&keepers, last, "clock", a.clock.Run)
+	loop(&keepers, last, "auth", a.auth.Run)
+	loop(&keepers, last, "cluster", a.cluster.Run)
+	loop(&keepers, last, "outcome", a.outcome.Run)
+	loop(&keepers, last, "health", a.watchDatabase)
+	loop(&movers, first, "registry", a.registry.Run)
+	loop(&movers, first, "trigger", a.trigger.Run)
+	loop(&movers, first, "dispatch", a.dispatch.Run)
+	loop(&movers, first, "sweep", a.sweep.Run)
+	a.started.Store(true)
+	a.log.InfoContext(ctx, "server ready", slog.String("address", a.URL()))
+
+	<-failed.Done()
+	a.draining.Store(true)
+	if ctx.Err() != nil && a.config.DrainDelay > 0 {
+		a.log.InfoContext(ctx, "server draining", slog.Duration("delay", a.config.DrainDelay))
+		wait := time.NewTimer(a.config.DrainDelay)
+		<-wait.C
+	}
+	endFirst()
+	err := movers.Wait()
+	_ = stop()
+	endLast()
+	return errors.Join(err, keepers.Wait())
+}
+
+// bringUp waits for the database and makes it fit. It returns only errors that waiting
+// can not heal, or the end of ctx.
+func (a *App) bringUp(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	told := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		}
+		err := a.tryUp(ctx)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, store.ErrUnavailable) {
+			return err
+		}
+		a.trouble.Store(err.Error())
+		if told != err.Error() {
+			told = err.Error()
+			a.log.WarnContext(ctx, "database not available, trying again", slog.String("database", a.databaseName()), slog.String("err", told))
+		}
+		timer.Reset(retryDatabase)
+	}
+}
+
+const canaryName = "master_key_canary"
+
+func (a *App) tryUp(ctx context.Context) error {
+	if err := a.store.Ready(ctx); err != nil {
+		return a.explain(err)
+	}
+	if err := a.store.Migrate(ctx); err != nil {
+		return err
+	}
+	canary, err := a.sealer.Canary()
+	if err != nil {
+		return err
+	}
+	if canary, err = a.store.InitValue(ctx, canaryName, canary); err != nil {
+		return err
+	}
+	if err := a.sealer.CheckCanary(canary); err != nil {
+		return err
+	}
+	if err := a.clock.Sample(ctx); err != nil {
+		return err
+	}
+	if a.config.Database == "" {
+		// The lock on the data directory says that no other process lives here.
+		if err := a.store.ForgetReplicas(ctx); err != nil {
+			return err
+		}
+	}
+	if _, err := a.store.KeepPartitions(ctx, a.clock.Now().UnixMilli()); err != nil {
+		return err
+	}
+	if err := a.seedNamespace(ctx); err != nil {
+		return err
+	}
+	if err := a.auth.Load(ctx); err != nil {
+		return err
+	}
+	if err := a.administrator(ctx); err != nil {
+		return err
+	}
+	if err := a.registry.Load(ctx); err != nil {
+		return err
+	}
+	a.reached.Store(time.Now().UnixMilli())
+	return nil
+}
+
+// explain adds the remedy to errors that a person has to mend.
+func (a *App) explain(err error) error {
+	switch text := err.Error(); {
+	case strings.Contains(text, "1045"):
+		return fmt.Errorf("database %s: user or password is wrong: %w", a.databaseName(), err)
+	case strings.Contains(text, "1049"):
+		return fmt.Errorf("database %s: there is no such database; make it with sql/init.sql or CREATE DATABASE: %w", a.databaseName(), err)
+	case strings.Contains(text, "1044"), strings.Contains(text, "1142"):
+		return fmt.Errorf("database %s: the user lacks rights on the database: %w", a.databaseName(), err)
+	}
+	return err
+}
+
+// seedNamespace makes the namespace that a fresh installation begins with.
+func (a *App) seedNamespace(ctx context.Context) error {
+	all, err := a.store.Namespaces(ctx)
+	if err != nil || len(all) > 0 {
+		return err
+	}
+	now := a.clock.Now().UnixMilli()
+	n := store.Namespace{Name: "default", DisplayName: "default", Egress: "[]", CreatedAt: now}
+	err = a.store.CreateNamespace(ctx, &n, &store.AuditEntry{At: now, ActorType: "system", ActorName: "ax-server", Action: string(auth.NamespaceCreate), ObjectType: "namespace", Outcome: "success"})
+	if errors.Is(err, store.ErrExists) {
+		return nil // another server was faster
+	}
+	return err
+}
+
+// administrator sees to it that somebody can log in.
+func (a *App) administrator(ctx context.Context) error {
+	if f := a.config.AdminPasswordFile; f != "" {
+		raw, err := os.ReadFile(f)
+		if err != nil {
+			return fmt.Errorf("admin-password-file: %w", err)
+		}
+		return a.auth.EnsureAdmin(ctx, "admin", strings.TrimRight(string(raw), "\r\n"))
+	}
+	token, required, err := a.auth.SetupToken(ctx)
+	if err != nil || !required {
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "\nSet up the first administrator (valid for 30 minutes, once):\n\n    %s%ssetup?token=%s\n\n", a.URL(), a.config.BasePath, token)
+	return err
+}
+
+// watchDatabase keeps /readyz honest.
+func (a *App) watchDatabase(ctx context.Context) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		err := a.store.Ready(ctx)
+		switch {
+		case err == nil:
+			a.reached.Store(time.Now().UnixMilli())
+		case ctx.Err() == nil:
+			a.trouble.Store(err.Error())
+		}
+		drift, _ := a.clock.Drift()
+		a.metrics.Drift.Set(drift.Seconds())
+	}
+}
+
+func (a *App) close() error {
+	var errs error
+	if a.listener != nil {
+		_ = a.listener.Close()
+	}
+	if a.store != nil {
+		errs = errors.Join(errs, a.store.Close())
+	}
+	if a.lock != nil {
+		errs = errors.Join(errs, a.lock.Unlock())
+	}
+	return errs
+}
+
+// NewApp makes an app in a namespace with its key, for the demo: what the console does by hand.
+func (a *App) NewApp(ctx context.Context, namespace, name string) (key string, err error) {
+	ns, err := a.store.NamespaceByName(ctx, namespace)
+	if err != nil {
+		return "", err
+	}
+	now := a.clock.Now().UnixMilli()
+	k, text := protocol.NewKey()
+	row := store.App{NSID: ns.ID, Name: name, Protocol: "ax", CreatedAt: now}
+	err = a.store.CreateApp(ctx, &row, func(id int64) (string, error) { return a.ring.Seal(ns.ID, id, k) },
+		&store.AuditEntry{At: now, NSID: ns.ID, ActorType: "system", ActorName: "demo", Action: string(auth.AppCreate), ObjectType: "app", Outcome: "success"})
+	return text, err
+}
