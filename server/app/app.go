@@ -3,9 +3,11 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gin-gonic/gin"
 	"github.com/gofrs/flock"
 	"golang.org/x/sync/errgroup"
 
@@ -472,4 +475,18 @@ func (a *App) NewApp(ctx context.Context, namespace, name string) (key string, e
 	err = a.store.CreateApp(ctx, &row, func(id int64) (string, error) { return a.ring.Seal(ns.ID, id, k) },
 		&store.AuditEntry{At: now, NSID: ns.ID, ActorType: "system", ActorName: "demo", Action: string(auth.AppCreate), ObjectType: "app", Outcome: "success"})
 	return text, err
+}
+
+// OpenAPI is the document of the console API, the same for every server.
+func OpenAPI() ([]byte, error) {
+	_, declared := api.New(gin.New(), api.Config{Version: "1"})
+	raw, err := declared.OpenAPI().MarshalJSON()
+	if err != nil {
+		return nil, fmt.Errorf("openapi: %w", err)
+	}
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, raw, "", "  "); err != nil {
+		return nil, fmt.Errorf("openapi: %w", err)
+	}
+	return pretty.Bytes(), nil
 }

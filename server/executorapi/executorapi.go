@@ -280,13 +280,13 @@ func (a *API) remove(c *gin.Context, from sender, m removeMessage) (any, error) 
 }
 
 func (a *API) results(c *gin.Context, from sender, m resultsMessage) (any, error) {
-	if len(m.Results) > protocol.MaxResults {
+	if len(m.Results.Results) > protocol.MaxResults {
 		return nil, refuse(http.StatusBadRequest, "too_many", "at most 500 results a message")
 	}
-	out := protocol.Answers{Answers: make([]protocol.Answer, len(m.Results))}
+	out := protocol.Answers{Answers: make([]protocol.Answer, len(m.Results.Results))}
 	var reports []*outcome.Report
 	var at []int
-	for i, r := range m.Results {
+	for i, r := range m.Results.Results {
 		out.Answers[i] = protocol.Answer{ExecutionID: r.ExecutionID, Answer: protocol.Unknown}
 		const maxResult = 64 << 10
 		if r.Result != nil && len(*r.Result) > maxResult {

@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ax-scheduler/ax/internal/message"
+	"github.com/ax-scheduler/ax/internal/schedule"
+)
+
+type cronAnswer struct {
+	Fires    []string           `json:"fires"`
+	Warnings []schedule.Warning `json:"warnings"`
+}
+
+type cronRefusal struct {
+	Error *message.Invalid `json:"error"`
+}
+
+const stampForm = "2006-01-02T15:04:05.999Z07:00"
+
+func cronCommand() *cobra.Command {
+	c := &cobra.Command{Use: "cron", Short: "about schedules", Args: noArgs}
+	var expr, dialect, zone, from, clockChange string
+	var count int
+	var asJSON, batch bool
+	next := &cobra.Command{
+		Use: "next", Short: "print the next firings of an expression", Args: noArgs,
+		Long: "Prints the next firings of an expression, exactly as the server computes them.\n\nWith --batch it reads lines of expr<TAB>dialect<TAB>zone<TAB>from from standard input and\nprints one JSON line for each. A refused expression ends with exit code 2.",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if count < 1 || count > 1000 {
+				return usageError{fmt.Errorf("-n is %d; allowed is 1 to 1000", count)}
+			}
+			if batch {
+				return cronBatch(c.InOrStdin(), c.OutOrStdout(), clockChange, count)
+			}
+			if !c.Flags().Changed("expr") {
+				return usageError{errors.New("--expr is needed, such as --expr '0 0 12 * * ?'")}
+			}
+			answer, refusal := cronNext(expr, dialect, zone, from, clockChange, count)
+			return cronPrint(c.OutOrStdout(), c.ErrOrStderr(), answer, refusal, asJSON)
+		},
+	}
+	f := next.Flags()
+	f.StringVar(&expr, "expr", "", "the expression")
+	f.StringVar(&dialect, "dialect", schedule.Quartz, "quartz, unix or descriptor")
+	f.StringVar(&zone, "zone", schedule.DefaultZone, "time zone")
+	f.StringVar(&from, "from", "", "RFC 3339 `time` after which to look (default now)")
+	f.IntVarP(&count, "count", "n", 3, "how many, 1 to 1000")
+	f.StringVar(&clockChange, "clock-change", schedule.ClockOnce, "once, skip, both or quartz")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	f.BoolVar(&batch, "batch", false, "read lines from standard input")
+	c.AddCommand(next)
+	return c
+}
+
+// cronNext answers for one expression. Intervals such as @every start at from.
+func cronNext(expr, dialect, zone, from, clockChange string, count int) (*cronAnswer, *message.Invalid) {
+	start := time.Now()
+	if from != "" {
+		var err error
+		if start, err = time.Parse(time.RFC3339, from); err != nil {
+			return nil, &message.Invalid{Code: "bad_time", Field: "from", Token: from, Suggestion: "2026-01-01T00:00:00Z", Message: message.Text{
+				EN: fmt.Sprintf("%q is not a time; write it as 2026-01-01T00:00:00Z.", from), ZH: fmt.Sprintf("“%s” 不是时间；请写成 2026-01-01T00:00:00Z。", from),
+			}}
+		}
+	}
+	spec := schedule.Spec{Kind: schedule.Cron, Expr: expr, Dialect: dialect, Zone: zone, ClockChange: clockChange, Anchor: &start}
+	s, err := schedule.Compile(spec)
+	var refusal *message.Invalid
+	if errors.As(err, &refusal) {
+		return nil, refusal
+	}
+	if err != nil {
+		return nil, &message.Invalid{Code: "not_understood", Field: "expr", Token: expr, Message: message.Text{EN: err.Error(), ZH: err.Error()}}
+	}
+	if over := s.Over(start); over != nil {
+		return nil, over
+	}
+	a := &cronAnswer{Fires: []string{}, Warnings: s.Warnings(start)}
+	if a.Warnings == nil {
+		a.Warnings = []schedule.Warning{}
+	}
+	at := start
+	for range count {
+		next, ok := s.Next(at)
+		if !ok {
+			break
+		}
+		a.Fires = append(a.Fires, next.In(s.Zone()).Format(stampForm))
+		at = next
+	}
+	return a, nil
+}
+
+func cronPrint(out, errOut io.Writer, a *cronAnswer, refusal *message.Invalid, asJSON bool) error {
+	if refusal != nil {
+		if asJSON {
+			return errors.Join(errRefused, jsonLine(out, cronRefusal{refusal}))
+		}
+		_, _ = fmt.Fprintf(errOut, "%s: %s\n%s\n", refusal.Field, refusal.Message.EN, refusal.Message.ZH)
+		if refusal.Suggestion != "" {
+			_, _ = fmt.Fprintln(errOut, "suggestion:", refusal.Suggestion)
+		}
+		return errRefused
+	}
+	if asJSON {
+		return jsonLine(out, a)
+	}
+	for _, f := range a.Fires {
+		at, err := time.Parse(stampForm, f)
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintln(out, f, at.Weekday())
+	}
+	for _, w := range a.Warnings {
+		_, _ = fmt.Fprintf(errOut, "%s\n%s\n", w.Message.EN, w.Message.ZH)
+	}
+	return nil
+}
+
+// cronBatch answers line by line; a refused line is an answer like any other.
+func cronBatch(in io.Reader, out io.Writer, clockChange string, count int) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(make([]byte, 0, 64<<10), 1<<20)
+	w := bufio.NewWriter(out)
+	for lines.Scan() {
+		fields := strings.Split(strings.TrimSuffix(lines.Text(), "\r"), "\t")
+		if len(fields) != 4 {
+			refusal := &message.Invalid{Code: "bad_line", Field: "line", Token: lines.Text(), Message: message.Text{
+				EN: fmt.Sprintf("4 fields separated by tabs are needed (expression, dialect, zone, from); got %d.", len(fields)), ZH: fmt.Sprintf("需要以制表符分隔的 4 个字段（表达式、方言、时区、起始时间），当前为 %d 个。", len(fields)),
+			}}
+			if err := jsonLine(w, cronRefusal{refusal}); err != nil {
+				return err
+			}
+			continue
+		}
+		a, refusal := cronNext(fields[0], fields[1], fields[2], fields[3], clockChange, count)
+		var err error
+		if refusal != nil {
+			err = jsonLine(w, cronRefusal{refusal})
+		} else {
+			err = jsonLine(w, a)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return errors.Join(lines.Err(), w.Flush())
+}
+
+func jsonLine(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
