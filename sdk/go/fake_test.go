@@ -377,6 +377,12 @@ func (s *scheduler) text(id string) string {
 	return b.String()
 }
 
+func (s *scheduler) addr() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.address
+}
+
 func (s *scheduler) set(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

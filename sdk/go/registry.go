@@ -14,7 +14,12 @@ const (
 	heartbeatDefault = 10 * time.Second
 	heartbeatLeast   = 500 * time.Millisecond
 	heartbeatMost    = time.Minute
-	pendingEvery     = 250 * time.Millisecond
+
+	// The server's look at the address takes some milliseconds; when it takes long, it is a
+	// connection that hangs, and asking often does not help.
+	pendingEvery  = 250 * time.Millisecond
+	pendingSlowly = time.Second
+	pendingOften  = 8 // times
 )
 
 // registryLoop registers and heartbeats until ctx ends.
@@ -35,6 +40,7 @@ type beat struct {
 	state  string
 	reason string
 	online bool // was once
+	asked  int  // while pending
 }
 
 // once sends one heartbeat and returns the pause until the next.
@@ -65,10 +71,14 @@ func (b *beat) once(ctx context.Context) time.Duration {
 		ex.kill(ref, "asked by the server")
 	}
 	b.note(&reply)
-	if reply.State == "PENDING" {
-		return min(pendingEvery, b.every)
+	if reply.State != "PENDING" {
+		b.asked = 0
+		return b.every
 	}
-	return b.every
+	if b.asked++; b.asked <= pendingOften {
+		return pendingEvery
+	}
+	return min(pendingSlowly, b.every)
 }
 
 // note logs what changed.

@@ -217,3 +217,13 @@ func FuzzRunBody(f *testing.F) {
 		}
 	})
 }
+
+// A number has one form here, so that the signed text is what was compared with the clock.
+func TestTimestampHasOneForm(t *testing.T) {
+	key := bytes.Repeat([]byte{7}, 32)
+	for _, ts := range []string{"01796000000", "+1796000000", " 1796000000", "1796000000.0", "1.796e9", "", "0", "-1", "99999999999999999999"} {
+		if err := verify(key, "message-id", ts, sign(key, "message-id", ts, nil), nil, time.Unix(1796000000, 0)); !errors.Is(err, errSignature) {
+			t.Errorf("%q: %v", ts, err)
+		}
+	}
+}
