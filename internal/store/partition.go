@@ -140,8 +140,12 @@ func (s *Store) deleteSteps(ctx context.Context, beforeDay int) (int64, error) {
 	const step = 2000
 	var total int64
 	for _, table := range partitioned() {
+		key := "id"
+		if table == "execution_batch" {
+			key = "batch_id"
+		}
 		for {
-			res, err := s.main.ExecContext(ctx, "DELETE FROM "+table+" WHERE rowid IN (SELECT rowid FROM "+table+" WHERE day < ? LIMIT ?)", beforeDay, step)
+			res, err := s.main.ExecContext(ctx, "DELETE FROM "+table+" WHERE day < ? AND "+key+" IN (SELECT "+key+" FROM "+table+" WHERE day < ? LIMIT ?)", beforeDay, beforeDay, step)
 			if err != nil {
 				return total, unavailable(err)
 			}

@@ -108,9 +108,14 @@ func (t *Trigger) Run(ctx context.Context) error {
 		case <-timer.C:
 		case <-t.wake:
 		}
+		started := time.Now()
 		next, err := t.RunOnce(ctx, clock.Millis(t.clock))
 		if err != nil && ctx.Err() == nil {
 			t.log.WarnContext(ctx, "trigger pass failed", slog.String("err", err.Error()))
+		}
+		if took := time.Since(started); took > Window/2 {
+			// What is due may be late by then: the database was slow.
+			t.log.WarnContext(ctx, "trigger pass slow", slog.Duration("took", took))
 		}
 		timer.Reset(next)
 	}

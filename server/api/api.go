@@ -306,8 +306,8 @@ func openCursor(ctx context.Context, s string, places ...any) error {
 	return nil
 }
 
-// page are the parameters of every list.
-type page struct {
+// Page are the parameters of every list.
+type Page struct {
 	Cursor string `query:"cursor" doc:"nextCursor of the page before"`
 	Limit  int    `query:"limit" default:"50" minimum:"1" maximum:"200"`
 }

@@ -25,7 +25,7 @@ type batchView struct {
 	Trigger     string          `json:"trigger" doc:"cron, fixedRate, fixedDelay, manual, …"`
 	TriggerNo   int             `json:"triggerNo" doc:"0 = not by a schedule"`
 	State       string          `json:"state"`
-	Reason      *reasonView     `json:"reason" nullable:"true"`
+	Reason      *reasonView     `json:"reason,omitempty"`
 	DueAt       string          `json:"dueAt" doc:"when it was to run"`
 	PlannedFor  string          `json:"plannedFor"`
 	StartedAt   *string         `json:"startedAt" nullable:"true"`
@@ -57,7 +57,7 @@ type executionView struct {
 	ShardTotal    int          `json:"shardTotal"`
 	Attempt       int          `json:"attempt"`
 	State         string       `json:"state"`
-	Executor      *executorRef `json:"executor" nullable:"true"`
+	Executor      *executorRef `json:"executor,omitempty"`
 	DueAt         string       `json:"dueAt"`
 	NotBefore     string       `json:"notBefore" doc:"a retry waits until then"`
 	DispatchedAt  *string      `json:"dispatchedAt" nullable:"true"`
@@ -66,7 +66,7 @@ type executionView struct {
 	DurationMs    *int64       `json:"durationMs" nullable:"true" doc:"of the handler, by the executor's clock"`
 	WaitedMs      *int64       `json:"waitedMs" nullable:"true" doc:"in the executor's pool"`
 	Error         string       `json:"error" doc:"the handler's message; a success may have one"`
-	Reason        *reasonView  `json:"reason" nullable:"true"`
+	Reason        *reasonView  `json:"reason,omitempty"`
 	Result        *string      `json:"result" nullable:"true"`
 	Progress      *int64       `json:"progress" nullable:"true"`
 	OutputBytes   int64        `json:"outputBytes"`
@@ -83,21 +83,23 @@ type eventView struct {
 }
 
 type historyInput struct {
-	inNamespacePath
-	page
+	NamespacePath
+	Page
 	Job   string   `query:"job" maxLength:"20"`
 	State []string `query:"state" maxItems:"12" doc:"one or several, separated by commas"`
 	From  string   `query:"from" doc:"due at or after, RFC 3339"`
 	To    string   `query:"to" doc:"due before, RFC 3339"`
 }
 
-type batchPath struct {
-	inNamespacePath
+// BatchPath is a batch of a namespace.
+type BatchPath struct {
+	NamespacePath
 	BatchID string `path:"batchId" maxLength:"64"`
 }
 
-type executionPath struct {
-	inNamespacePath
+// ExecutionPath is an execution of a namespace.
+type ExecutionPath struct {
+	NamespacePath
 	ID string `path:"id" maxLength:"20"`
 }
 
@@ -212,7 +214,7 @@ func (a *API) listBatches(ctx context.Context, in *historyInput) (*body[list[bat
 	return &body[list[batchView]]{out}, nil
 }
 
-func (a *API) getBatch(ctx context.Context, in *batchPath) (*body[batchView], error) {
+func (a *API) getBatch(ctx context.Context, in *BatchPath) (*body[batchView], error) {
 	return a.batch(ctx, in.BatchID)
 }
 
@@ -250,7 +252,7 @@ func (a *API) batch(ctx context.Context, batchID string) (*body[batchView], erro
 	return &body[batchView]{v}, nil
 }
 
-func (a *API) cancelBatch(ctx context.Context, in *batchPath) (*body[batchView], error) {
+func (a *API) cancelBatch(ctx context.Context, in *BatchPath) (*body[batchView], error) {
 	b, err := a.Store.Batch(ctx, nsOf(ctx).ID, in.BatchID)
 	if err != nil {
 		return nil, err
@@ -266,7 +268,7 @@ func (a *API) cancelBatch(ctx context.Context, in *batchPath) (*body[batchView],
 	return a.batch(ctx, b.ID)
 }
 
-func (a *API) retryBatch(ctx context.Context, in *batchPath) (*body[batchView], error) {
+func (a *API) retryBatch(ctx context.Context, in *BatchPath) (*body[batchView], error) {
 	b, err := a.Store.Batch(ctx, nsOf(ctx).ID, in.BatchID)
 	if err != nil {
 		return nil, err
@@ -317,7 +319,7 @@ func (a *API) execution(ctx context.Context, text string) (store.Attempt, error)
 	return a.Store.Attempt(ctx, nsOf(ctx).ID, n)
 }
 
-func (a *API) getExecution(ctx context.Context, in *executionPath) (*body[executionView], error) {
+func (a *API) getExecution(ctx context.Context, in *ExecutionPath) (*body[executionView], error) {
 	e, err := a.execution(ctx, in.ID)
 	if err != nil {
 		return nil, err

@@ -14,7 +14,8 @@ import (
 	"github.com/ax-scheduler/ax/server/httpx"
 )
 
-type userView struct {
+// UserView is a person.
+type UserView struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`
 	DisplayName string `json:"displayName"`
@@ -23,7 +24,7 @@ type userView struct {
 type tokenView struct {
 	AccessToken string   `json:"accessToken" doc:"send it as Authorization: Bearer"`
 	ExpiresIn   int      `json:"expiresIn" doc:"seconds"`
-	User        userView `json:"user"`
+	User        UserView `json:"user"`
 }
 
 type tokenOutput struct {
@@ -59,7 +60,7 @@ type setupInput struct {
 }
 
 type meView struct {
-	userView
+	UserView
 	PlatformAdmin bool            `json:"platformAdmin"`
 	Can           []string        `json:"can" doc:"rights on the platform"`
 	Namespaces    []meInNamespace `json:"namespaces"`
@@ -109,8 +110,8 @@ func (a *API) tokens(t auth.Tokens, p auth.Principal) *tokenOutput {
 	}
 }
 
-func viewOf(p auth.Principal) userView {
-	return userView{ID: id(p.UserID), Name: p.Name, DisplayName: p.DisplayName}
+func viewOf(p auth.Principal) UserView {
+	return UserView{ID: id(p.UserID), Name: p.Name, DisplayName: p.DisplayName}
 }
 
 func (a *API) cookie(value string, seconds int) http.Cookie {
@@ -174,7 +175,7 @@ func (a *API) meta(ctx context.Context, _ *empty) (*body[metaView], error) {
 func (a *API) me(ctx context.Context, _ *empty) (*body[meView], error) {
 	p := httpx.CallerOf(ctx).Principal
 	platform, roles := a.Auth.Roles(p)
-	out := meView{userView: viewOf(p), PlatformAdmin: platform == "admin", Can: names(a.Auth.Permissions(p, 0)), Namespaces: []meInNamespace{}}
+	out := meView{UserView: viewOf(p), PlatformAdmin: platform == "admin", Can: names(a.Auth.Permissions(p, 0)), Namespaces: []meInNamespace{}}
 	all, err := a.Store.Namespaces(ctx)
 	if err != nil {
 		return nil, err

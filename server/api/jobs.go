@@ -58,7 +58,8 @@ type misfireBody struct {
 	Max    int    `json:"max,omitempty" doc:"default 100"`
 }
 
-type jobBody struct {
+// JobBody is the part of a job that somebody writes.
+type JobBody struct {
 	Name        string           `json:"name"`
 	App         string           `json:"app"`
 	Handler     string           `json:"handler"`
@@ -106,45 +107,46 @@ type jobView struct {
 }
 
 type jobListInput struct {
-	inNamespacePath
-	page
+	NamespacePath
+	Page
 	Text  string `query:"q" maxLength:"128" doc:"part of the name, the handler or the id"`
 	App   string `query:"app" maxLength:"64"`
 	State string `query:"state" enum:"enabled,disabled"`
 }
 
-type jobPath struct {
-	inNamespacePath
+// JobPath is a job of a namespace.
+type JobPath struct {
+	NamespacePath
 	ID string `path:"id" maxLength:"20"`
 }
 
 type createJobInput struct {
-	inNamespacePath
-	Body jobBody
+	NamespacePath
+	Body JobBody
 }
 
 type updateJobInput struct {
-	jobPath
+	JobPath
 	Body struct {
-		jobBody
+		JobBody
 		Version int64 `json:"version" doc:"the version that was read"`
 	}
 }
 
 type deleteJobInput struct {
-	jobPath
+	JobPath
 	Version int64 `query:"version" doc:"the version that was read; 0 = whatever it is"`
 }
 
 type switchJobInput struct {
-	jobPath
+	JobPath
 	Body struct {
 		Version int64 `json:"version,omitempty" doc:"the version that was read; 0 = whatever it is"`
 	}
 }
 
 type triggerJobInput struct {
-	jobPath
+	JobPath
 	Body struct {
 		Params         *string `json:"params,omitempty" doc:"instead of the job's own"`
 		IdempotencyKey string  `json:"idempotencyKey,omitempty" maxLength:"256" doc:"the same key within 24 h answers the same batch"`
@@ -156,7 +158,7 @@ type batchIDView struct {
 }
 
 type previewInput struct {
-	inNamespacePath
+	NamespacePath
 	Body struct {
 		Triggers []triggerBody `json:"triggers" maxItems:"20"`
 		From     string        `json:"from,omitempty" doc:"RFC 3339; default now"`
@@ -167,7 +169,7 @@ type previewInput struct {
 type fireView struct {
 	At      string        `json:"at" doc:"with the offset of the trigger's zone"`
 	Trigger int           `json:"trigger"`
-	Note    *message.Text `json:"note" nullable:"true"`
+	Note    *message.Text `json:"note,omitempty"`
 }
 
 type warningView struct {
@@ -239,7 +241,7 @@ func (r *reader) triggers(list []triggerBody) []schedule.Spec {
 }
 
 // definition reads a body. used is the highest trigger number that the job ever gave.
-func (a *API) definition(b jobBody, used int) (d job.Definition, last int, err error) {
+func (a *API) definition(b JobBody, used int) (d job.Definition, last int, err error) {
 	r := &reader{}
 	d = job.Definition{
 		Name: b.Name, App: b.App, Handler: b.Handler, Description: b.Description, Params: b.Params, Priority: b.Priority, Retry: job.Retry{Max: 3},
@@ -395,7 +397,7 @@ func (a *API) shown(ctx context.Context, jobID int64) (*body[jobView], error) {
 	return &body[jobView]{a.view(j, recent[j.ID])}, nil
 }
 
-func (a *API) getJob(ctx context.Context, in *jobPath) (*body[jobView], error) {
+func (a *API) getJob(ctx context.Context, in *JobPath) (*body[jobView], error) {
 	j, err := a.jobOf(ctx, in.ID)
 	if err != nil {
 		return nil, err
@@ -488,7 +490,7 @@ func (a *API) updateJob(ctx context.Context, in *updateJobInput) (*body[jobView]
 	if in.Body.Version != old.Version {
 		return nil, store.ErrStale
 	}
-	d, last, err := a.definition(in.Body.jobBody, old.LastTriggerNo)
+	d, last, err := a.definition(in.Body.JobBody, old.LastTriggerNo)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ type executorView struct {
 	App            string            `json:"app"`
 	Address        string            `json:"address"`
 	State          string            `json:"state"`
-	Reason         *reasonView       `json:"reason" nullable:"true"`
+	Reason         *reasonView       `json:"reason,omitempty"`
 	HeartbeatAgeMs int64             `json:"heartbeatAgeMs"`
 	Labels         map[string]string `json:"labels"`
 	CPU            int               `json:"cpu"`
@@ -36,7 +36,7 @@ type executorView struct {
 }
 
 type executorsInput struct {
-	inNamespacePath
+	NamespacePath
 	App   string `query:"app" maxLength:"64"`
 	State string `query:"state" enum:"PENDING,ONLINE,SUSPECT,OFFLINE,DRAINING,REFUSED"`
 }
@@ -77,8 +77,8 @@ type auditView struct {
 	Object    objectView       `json:"object"`
 	Outcome   string           `json:"outcome"`
 	RequestID string           `json:"requestId"`
-	Before    *json.RawMessage `json:"before" nullable:"true"`
-	After     *json.RawMessage `json:"after" nullable:"true"`
+	Before    *json.RawMessage `json:"before,omitempty"`
+	After     *json.RawMessage `json:"after,omitempty"`
 	Diff      []diffView       `json:"diff"`
 }
 
@@ -90,7 +90,7 @@ type diffView struct {
 }
 
 type auditInput struct {
-	page
+	Page
 	Namespace string `query:"namespace" maxLength:"64"`
 	Actor     string `query:"actor" maxLength:"128"`
 	Action    string `query:"action" maxLength:"64"`
@@ -126,7 +126,7 @@ func (a *API) listExecutors(ctx context.Context, in *executorsInput) (*body[list
 	return &body[list[executorView]]{out}, nil
 }
 
-func (a *API) summary(ctx context.Context, _ *inNamespacePath) (*body[summaryView], error) {
+func (a *API) summary(ctx context.Context, _ *NamespacePath) (*body[summaryView], error) {
 	ns := nsOf(ctx).ID
 	var v summaryView
 	var err error

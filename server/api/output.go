@@ -15,7 +15,7 @@ import (
 )
 
 type outputInput struct {
-	executionPath
+	ExecutionPath
 	Offset int64 `query:"offset" minimum:"0" doc:"in bytes; from nextOffset of the answer before"`
 	Limit  int   `query:"limit" default:"262144" minimum:"1024" maximum:"1048576" doc:"in bytes"`
 }
@@ -94,7 +94,7 @@ func streams(op *huma.Operation) {
 }
 
 type streamInput struct {
-	executionPath
+	ExecutionPath
 	Offset int64  `query:"offset" minimum:"0"`
 	Last   string `header:"Last-Event-ID"`
 }

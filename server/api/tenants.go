@@ -39,18 +39,20 @@ type namespaceInput struct {
 	}
 }
 
-type inNamespacePath struct {
+// NamespacePath is the namespace of a path.
+type NamespacePath struct {
 	Namespace string `path:"namespace" maxLength:"64"`
 }
 
 type egressInput struct {
-	inNamespacePath
+	NamespacePath
 	Body struct {
 		Allow []string `json:"allow" maxItems:"100" doc:"such as 10.0.0.0/8:9000-9999; * is every port"`
 	}
 }
 
-type appView struct {
+// AppView is an app.
+type AppView struct {
 	Name      string `json:"name"`
 	Protocol  string `json:"protocol"`
 	CreatedAt string `json:"createdAt"`
@@ -62,12 +64,12 @@ type appView struct {
 }
 
 type createdAppView struct {
-	appView
+	AppView
 	Key string `json:"key" doc:"shown once; executors sign with it"`
 }
 
 type appInput struct {
-	inNamespacePath
+	NamespacePath
 	Body struct {
 		Name     string `json:"name" maxLength:"64"`
 		Protocol string `json:"protocol,omitempty" enum:"ax" default:"ax"`
@@ -147,15 +149,15 @@ func (a *API) setEgress(ctx context.Context, in *egressInput) (*body[namespaceVi
 	return &body[namespaceView]{after}, nil
 }
 
-func (a *API) listApps(ctx context.Context, _ *inNamespacePath) (*body[list[appView]], error) {
+func (a *API) listApps(ctx context.Context, _ *NamespacePath) (*body[list[AppView]], error) {
 	apps, err := a.Store.Apps(ctx, nsOf(ctx).ID)
 	if err != nil {
 		return nil, err
 	}
 	executors := a.Registry.List(nsOf(ctx).ID)
-	out := list[appView]{Items: []appView{}}
+	out := list[AppView]{Items: []AppView{}}
 	for _, app := range apps {
-		v := appView{Name: app.Name, Protocol: app.Protocol, CreatedAt: stamp(app.CreatedAt), Jobs: app.Jobs}
+		v := AppView{Name: app.Name, Protocol: app.Protocol, CreatedAt: stamp(app.CreatedAt), Jobs: app.Jobs}
 		for _, x := range executors {
 			if x.AppID != app.ID || x.State == store.ExecutorOffline {
 				continue
@@ -167,7 +169,7 @@ func (a *API) listApps(ctx context.Context, _ *inNamespacePath) (*body[list[appV
 		}
 		out.Items = append(out.Items, v)
 	}
-	return &body[list[appView]]{out}, nil
+	return &body[list[AppView]]{out}, nil
 }
 
 func (a *API) createApp(ctx context.Context, in *appInput) (*body[createdAppView], error) {
@@ -179,7 +181,7 @@ func (a *API) createApp(ctx context.Context, in *appInput) (*body[createdAppView
 	key, text := protocol.NewKey()
 	v := createdAppView{Key: text}
 	v.Name, v.Protocol, v.CreatedAt = app.Name, app.Protocol, stamp(app.CreatedAt)
-	entry, err := a.entry(ctx, auth.AppCreate, "app", 0, app.Name, nil, v.appView)
+	entry, err := a.entry(ctx, auth.AppCreate, "app", 0, app.Name, nil, v.AppView)
 	if err != nil {
 		return nil, err
 	}
