@@ -269,7 +269,7 @@ func (s *Store) TakeAttempts(ctx context.Context, keys []string, now int64, next
 				continue
 			}
 			t = next(t)
-			if _, err := tx.ExecContext(ctx, "UPDATE login_throttle SET failures = ?, next_allowed_at = ?, updated_at = ? WHERE bucket_key = ?", t.Failures, t.NextAllowedAt, now, key); err != nil {
+			if _, err := tx.ExecContext(ctx, "UPDATE login_throttle SET failures = ?, next_allowed_at = ?, updated_at = ? WHERE bucket_key = ?", t.Failures, t.NextAllowedAt, t.UpdatedAt, key); err != nil {
 				return fmt.Errorf("count attempt: %w", err)
 			}
 		}
