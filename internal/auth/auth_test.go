@@ -110,6 +110,21 @@ func (w *world) trail(action string) []store.AuditEntry {
 	return out
 }
 
+// counted is the metric of logins with this outcome.
+func (w *world) counted(outcome string) (n float64) {
+	w.t.Helper()
+	families, err := w.metrics.Registry.Gather()
+	require.NoError(w.t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "ax_login_attempts_total" && m.GetLabel()[0].GetValue() == outcome {
+				n += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
+}
+
 // weakHash is of good, with parameters of long ago.
 func weakHash(t *testing.T) string {
 	t.Helper()

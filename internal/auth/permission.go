@@ -92,7 +92,8 @@ func (p Permission) Mutates() bool {
 // PlatformOnly tells whether p is asked of the platform (namespace 0) and never within a
 // namespace.
 func (p Permission) PlatformOnly() bool {
-	return p == NamespaceCreate || strings.HasPrefix(string(p), "user.") || strings.HasPrefix(string(p), "system.")
+	i, ok := permissionBit[p]
+	return ok && platformOnly[i]
 }
 
 // Roles within a namespace, as stored in store.Member.
@@ -165,4 +166,13 @@ var permissionBit = func() map[Permission]int {
 		m[p] = i
 	}
 	return m
+}()
+
+// platformOnly says it for each permission in the order of all.
+var platformOnly = func() []bool {
+	out := make([]bool, len(all))
+	for i, p := range all {
+		out[i] = p == NamespaceCreate || strings.HasPrefix(string(p), "user.") || strings.HasPrefix(string(p), "system.")
+	}
+	return out
 }()

@@ -154,7 +154,7 @@ func newEnforcer(a *adapter) (*casbin.Enforcer, error) {
 // snapshot answers questions about rights. It does not change once it is published.
 type snapshot struct {
 	version int64
-	users   map[int64]account
+	users   map[int64]*account
 	granted map[place]roleSet
 	// having tells for each permission which roles have it.
 	having []roleSet
@@ -174,7 +174,7 @@ type account struct {
 
 // newSnapshot flattens what the enforcer holds.
 func newSnapshot(e *casbin.Enforcer, users []store.User, version int64) (*snapshot, error) {
-	s := &snapshot{version: version, users: make(map[int64]account, len(users)), granted: map[place]roleSet{}, having: make([]roleSet, len(all))}
+	s := &snapshot{version: version, users: make(map[int64]*account, len(users)), granted: map[place]roleSet{}, having: make([]roleSet, len(all))}
 	bit := map[string]roleSet{}
 	for i, r := range closed {
 		bit["r:"+r.name] = 1 << i
@@ -191,7 +191,7 @@ func newSnapshot(e *casbin.Enforcer, users []store.User, version int64) (*snapsh
 		s.having[i] |= bit[row[0]]
 	}
 	for _, u := range users {
-		s.users[u.ID] = account{name: u.Name, displayName: u.DisplayName, active: u.Status == store.UserActive, authVersion: u.AuthVersion}
+		s.users[u.ID] = &account{name: u.Name, displayName: u.DisplayName, active: u.Status == store.UserActive, authVersion: u.AuthVersion}
 	}
 	groups, err := e.GetGroupingPolicy()
 	if err != nil {
@@ -204,9 +204,9 @@ func newSnapshot(e *casbin.Enforcer, users []store.User, version int64) (*snapsh
 			return nil, fmt.Errorf("grouping %v has not the closed form", row)
 		}
 		if ns == 0 {
-			u := s.users[user]
-			u.platform |= bit[row[1]]
-			s.users[user] = u
+			if u := s.users[user]; u != nil {
+				u.platform |= bit[row[1]]
+			}
 			continue
 		}
 		s.granted[place{user, ns}] |= bit[row[1]]
@@ -232,7 +232,7 @@ func (s *snapshot) rights(p Principal, ns int64, perm Permission) (member, platf
 	if ns == 0 {
 		return false, u.platform&having != 0
 	}
-	if perm.PlatformOnly() {
+	if platformOnly[i] {
 		return false, false
 	}
 	return s.granted[place{p.UserID, ns}]&having != 0, u.platform&having != 0

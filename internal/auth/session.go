@@ -168,7 +168,7 @@ func (a *Auth) Logout(ctx context.Context, refresh string) error {
 }
 
 func (a *Auth) endFamily(ctx context.Context, v store.Session, e *store.AuditEntry) error {
-	if s := a.snapshot.Load(); s != nil {
+	if s := a.snapshot.Load(); s != nil && s.users[v.UserID] != nil {
 		e.ActorName = s.users[v.UserID].name
 	}
 	err := a.store.EndFamily(ctx, v.UserID, v.Family, e)

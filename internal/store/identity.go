@@ -269,7 +269,7 @@ func (s *Store) TakeAttempts(ctx context.Context, keys []string, now int64, next
 				continue
 			}
 			t = next(t)
-			if _, err := tx.ExecContext(ctx, "UPDATE login_throttle SET failures = ?, next_allowed_at = ?, updated_at = ? WHERE bucket_key = ?", t.Failures, t.NextAllowedAt, now, key); err != nil {
+			if _, err := tx.ExecContext(ctx, "UPDATE login_throttle SET failures = ?, next_allowed_at = ?, updated_at = ? WHERE bucket_key = ?", t.Failures, t.NextAllowedAt, t.UpdatedAt, key); err != nil {
 				return fmt.Errorf("count attempt: %w", err)
 			}
 		}
@@ -285,10 +285,10 @@ func (s *Store) TakeAttempts(ctx context.Context, keys []string, now int64, next
 }
 
 // ReturnAttempts takes back one counted attempt in every bucket of keys, allows them again from
-// now on, and forgets the buckets of clear.
-func (s *Store) ReturnAttempts(ctx context.Context, keys, clear []string, now int64) error {
+// now on, and forgets the buckets of forget.
+func (s *Store) ReturnAttempts(ctx context.Context, keys, forget []string, now int64) error {
 	return s.inTx(ctx, s.main, func(tx *sql.Tx) error {
-		for _, key := range clear {
+		for _, key := range forget {
 			if _, err := tx.ExecContext(ctx, "DELETE FROM login_throttle WHERE bucket_key = ?", key); err != nil {
 				return fmt.Errorf("clear bucket: %w", err)
 			}
