@@ -1,6 +1,6 @@
 import { beforeEach, expect, test, vi } from 'vitest'
 import { api, must, Refused } from '../api/client'
-import { endSession, signedIn, startSession } from '../api/session'
+import { endSession, resume, signedIn, startSession } from '../api/session'
 import { setPrefs } from '../lib/prefs'
 import { json } from './render'
 
@@ -91,6 +91,20 @@ test('each call says the language, and that it comes from the console', async ()
   await must(api.GET('/api/v1/me'))
   expect(calls.map((call) => call.headers.get('Accept-Language'))).toEqual(['zh-CN', 'en'])
   expect(calls[0]?.headers.get('X-Requested-With')).toBe('ax-console')
+})
+
+test('a reload during a restart of the server keeps the session', async () => {
+  startSession(session('old'))
+  const calls = server((_path, _token, n) => (n === 1 ? problem(502) : json(session('new'))))
+  await resume()
+  expect(calls.map((call) => call.path.split('/').at(-1))).toEqual(['refresh', 'refresh'])
+  expect(signedIn()).toBe(true)
+})
+
+test('without an earlier session nothing is asked', async () => {
+  const calls = server(() => problem(401))
+  await resume()
+  expect(calls).toHaveLength(0)
 })
 
 test('the token is in no storage', () => {
