@@ -890,4 +890,6 @@ const server = createServer(async (request, response) => {
     )
   }
 })
+// Longer than a proxy in front keeps a connection, or it would send into a closed one.
+server.keepAliveTimeout = 120_000
 server.listen(port, '127.0.0.1', () => console.log(`mock API on http://127.0.0.1:${port}`))

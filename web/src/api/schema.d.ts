@@ -625,7 +625,6 @@ export interface components {
             shardTotal: number;
             shardsDone: number;
             shardsFailed: number;
-            attempts: number;
             jobVersion: number;
             params: string;
             createdBy: string;
@@ -635,6 +634,7 @@ export interface components {
             at: string;
             kind: string;
             detail: string;
+            executionId?: string;
         };
         ExecutorRef: {
             id: string;
@@ -664,9 +664,11 @@ export interface components {
             stopConfirmed: boolean;
             events: components["schemas"]["ExecutionEvent"][];
             jobName?: string;
+            reason?: components["schemas"]["Reason"] | null;
         };
         BatchDetail: components["schemas"]["Batch"] & {
             executions: components["schemas"]["Execution"][];
+            events?: components["schemas"]["ExecutionEvent"][];
         };
         Output: {
             text: string;
