@@ -76,7 +76,9 @@ type Server struct {
 	cmd   *exec.Cmd
 	stop  context.CancelFunc
 	ended chan error
-	users map[string]*Client
+
+	admin         sync.Mutex // held while the administrator logs in
+	administrator *Client
 }
 
 // Option changes how a Server starts.
@@ -120,7 +122,7 @@ func New(t testing.TB, options ...Option) *Server {
 	dir := t.TempDir()
 	password := filepath.Join(dir, "admin-password")
 	require.NoError(t, os.WriteFile(password, []byte(Password), 0o600))
-	s := &Server{t: t, log: &journal{}, users: map[string]*Client{}, set: map[string]string{
+	s := &Server{t: t, log: &journal{}, set: map[string]string{
 		"listen": "127.0.0.1:0", "data": filepath.Join(dir, "data"), "database": "", "admin-password-file": password, "log-level": "info", "executor-heartbeat": "1s", "executor-probe-delay": "1s",
 		"executor-lease": "30s", "dispatch-ack-timeout": "1s", "dispatch-executor-wait": "1s", "dispatch-wait-limit": "20s",
 	}}
@@ -189,6 +191,24 @@ func (s *Server) WaitReady() {
 		}
 		return s.Status("/readyz") == http.StatusOK
 	})
+	WaitFor(s.t, "the server owns every bucket", func() bool { return s.Metric("ax_buckets_owned") == store.Buckets })
+}
+
+// Metric reads a metric without labels; -1 when it is not there.
+func (s *Server) Metric(name string) float64 {
+	a, err := s.Anonymous().Try(http.MethodGet, "/metrics", nil)
+	if err != nil {
+		return -1
+	}
+	for line := range strings.Lines(a.Text()) {
+		var v float64
+		if rest, ok := strings.CutPrefix(line, name+" "); ok {
+			if _, err := fmt.Sscan(rest, &v); err == nil {
+				return v
+			}
+		}
+	}
+	return -1
 }
 
 var listening = regexp.MustCompile(`msg="server listening" address=(\S+)`)

@@ -87,17 +87,12 @@ func (s *Server) Login(t testing.TB, name, password string) *Client {
 // Admin is the administrator, logged in once.
 func (s *Server) Admin(t testing.TB) *Client {
 	t.Helper()
-	s.mu.Lock()
-	c := s.users["admin"]
-	s.mu.Unlock()
-	if c != nil {
-		return c
+	s.admin.Lock()
+	defer s.admin.Unlock()
+	if s.administrator == nil {
+		s.administrator = s.Login(t, "admin", Password)
 	}
-	c = s.Login(t, "admin", Password)
-	s.mu.Lock()
-	s.users["admin"] = c
-	s.mu.Unlock()
-	return c
+	return s.administrator
 }
 
 // Try calls the API; body is nil, bytes as they are, or anything JSON. err says that there was no answer.
