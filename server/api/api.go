@@ -116,6 +116,7 @@ func New(r *gin.Engine, c Config) (*API, huma.API) {
 		}
 		return httpx.FromHuma(ctx.Context(), status, msg, errs...)
 	}
+	huma.DefaultArrayNullable = false // lists are empty, never null
 	config := huma.DefaultConfig("ax", c.Version)
 	config.Info.Description = "Jobs, batches and executions of ax. Ids are strings, times RFC 3339, durations as in \"5s\". Errors are RFC 9457 problems in the language of Accept-Language (en, zh)."
 	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "/api/openapi", "", ""

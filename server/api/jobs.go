@@ -77,7 +77,7 @@ type JobBody struct {
 
 type resultView struct {
 	BatchID string `json:"batchId"`
-	State   string `json:"state"`
+	State   string `json:"state" enum:"WAITING,DELAYED,READY,DISPATCHING,RUNNING,UNKNOWN,SUCCEEDED,FAILED,TIMED_OUT,CANCELLED,SKIPPED,MISSED"`
 	DueAt   string `json:"dueAt"`
 }
 
