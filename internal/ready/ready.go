@@ -426,6 +426,34 @@ func (r *Ready) Stops() []Stop {
 	return out
 }
 
+// Withdraw forgets what waits of a job's definitions before a version: their rows were
+// deleted because the job was edited, switched off or deleted. Batches that run already stay.
+func (r *Ready) Withdraw(jobID, before int64, batches []string) {
+	gone := make(map[string]bool, len(batches))
+	for _, id := range batches {
+		gone[id] = true
+	}
+	stale := func(g group) bool {
+		return len(g.list) > 0 && g.list[0].Batch.JobID == jobID && g.list[0].Batch.JobVersion < before && gone[g.list[0].Batch.ID]
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.slots {
+		if stale(r.slots[i]) {
+			r.slots[i] = group{}
+		}
+	}
+	if s, ok := r.jobs[jobID]; ok {
+		kept := s.waiting[:0]
+		for _, g := range s.waiting {
+			if !stale(g) {
+				kept = append(kept, g)
+			}
+		}
+		s.waiting = kept
+	}
+}
+
 // Drop forgets everything of a bucket: another replica owns it, or its rows have to be
 // read again.
 func (r *Ready) Drop(bucket int) {

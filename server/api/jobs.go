@@ -458,8 +458,10 @@ func (a *API) change(ctx context.Context, old, j store.Job, from int64, action a
 	if err != nil {
 		return nil, err
 	}
+	var withdrawn []string
 	err = a.inBucket(ctx, j.Bucket, func(b *store.Bucket) error {
-		if _, err := b.Withdraw(j.ID, now); err != nil {
+		var err error
+		if withdrawn, err = b.Withdraw(j.ID, now); err != nil {
 			return err
 		}
 		hints, err := trigger.Hints(&j.Definition, now)
@@ -471,6 +473,7 @@ func (a *API) change(ctx context.Context, old, j store.Job, from int64, action a
 	if err != nil {
 		return nil, err
 	}
+	a.Ready.Withdraw(j.ID, from+1, withdrawn)
 	a.Trigger.Nudge()
 	return a.shown(ctx, j.ID)
 }
@@ -542,12 +545,17 @@ func (a *API) deleteJob(ctx context.Context, in *deleteJobInput) (*empty, error)
 	if err != nil {
 		return nil, err
 	}
+	var withdrawn []string
 	err = a.inBucket(ctx, j.Bucket, func(b *store.Bucket) error {
-		if _, err := b.Withdraw(j.ID, clock.Millis(a.Clock)); err != nil {
+		var err error
+		if withdrawn, err = b.Withdraw(j.ID, clock.Millis(a.Clock)); err != nil {
 			return err
 		}
 		return b.DeleteJob(j, entry)
 	})
+	if err == nil {
+		a.Ready.Withdraw(j.ID, j.Version+1, withdrawn)
+	}
 	return nil, err
 }
 
