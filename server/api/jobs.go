@@ -81,6 +81,30 @@ type resultView struct {
 	DueAt   string `json:"dueAt"`
 }
 
+// The policies as they are in force: every field is there.
+type (
+	routingView struct {
+		Strategy string `json:"strategy"`
+		HashKey  string `json:"hashKey"`
+		Selector string `json:"selector"`
+	}
+	retryView struct {
+		Max     int      `json:"max"`
+		Backoff string   `json:"backoff"`
+		Initial string   `json:"initial"`
+		Steps   []string `json:"steps,omitempty"`
+	}
+	concurrencyView struct {
+		Policy string `json:"policy"`
+		Max    int    `json:"max"`
+	}
+	misfireView struct {
+		Policy string `json:"policy"`
+		Window string `json:"window"`
+		Max    int    `json:"max"`
+	}
+)
+
 type jobView struct {
 	ID            string          `json:"id"`
 	Name          string          `json:"name"`
@@ -89,11 +113,11 @@ type jobView struct {
 	Description   string          `json:"description"`
 	Triggers      []triggerBody   `json:"triggers"`
 	Params        string          `json:"params"`
-	Routing       routingBody     `json:"routing"`
-	Retry         retryBody       `json:"retry"`
+	Routing       routingView     `json:"routing"`
+	Retry         retryView       `json:"retry"`
 	Timeout       string          `json:"timeout"`
-	Concurrency   concurrencyBody `json:"concurrency"`
-	Misfire       misfireBody     `json:"misfire"`
+	Concurrency   concurrencyView `json:"concurrency"`
+	Misfire       misfireView     `json:"misfire"`
 	Priority      int             `json:"priority"`
 	Enabled       bool            `json:"enabled"`
 	Version       int64           `json:"version"`
@@ -301,10 +325,10 @@ func (a *API) view(j store.Job, recent []store.Recent) jobView {
 	v := jobView{
 		ID: id(j.ID), Name: d.Name, App: d.App, Handler: d.Handler, Description: d.Description, Params: d.Params, Timeout: d.Timeout.String(), Priority: d.Priority, Enabled: j.Enabled, Version: j.Version,
 		CreatedAt: stamp(j.CreatedAt), UpdatedAt: stamp(j.UpdatedAt), UpdatedBy: j.UpdatedBy, NextTriggerAt: at(j.NextTriggerAt), LastTriggerAt: at(j.LastTriggerAt),
-		Routing:     routingBody{Strategy: d.Routing.Strategy, HashKey: d.Routing.HashKey},
-		Retry:       retryBody{Max: &d.Retry.Max, Backoff: d.Retry.Backoff},
-		Concurrency: concurrencyBody{Policy: d.Concurrency.Policy, Max: d.Concurrency.Max},
-		Misfire:     misfireBody{Policy: d.Misfire.Policy, Window: d.Misfire.Window.String(), Max: d.Misfire.Max},
+		Routing:     routingView{Strategy: d.Routing.Strategy, HashKey: d.Routing.HashKey},
+		Retry:       retryView{Max: d.Retry.Max, Backoff: d.Retry.Backoff},
+		Concurrency: concurrencyView{Policy: d.Concurrency.Policy, Max: d.Concurrency.Max},
+		Misfire:     misfireView{Policy: d.Misfire.Policy, Window: d.Misfire.Window.String(), Max: d.Misfire.Max},
 		Triggers:    []triggerBody{}, LastBatches: []resultView{},
 	}
 	if d.Retry.Initial != 0 {
