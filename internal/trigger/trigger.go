@@ -355,7 +355,7 @@ func (t *Trigger) turn(jobID, at int64) uint64 {
 	defer t.mu.Unlock()
 	n, ok := t.turns[jobID]
 	if !ok {
-		n = uint64(at / 1000)
+		n = uint64(at/1000) + uint64(jobID) // jobs that are due together begin at different executors
 	}
 	t.turns[jobID] = n + 1
 	return n
