@@ -37,6 +37,8 @@ const (
 	// askAgain is how often an unconfirmed stop is repeated.
 	askAgain = 15 * time.Second
 	page     = 5000
+	// tellEvery bounds how often a failing patrol is logged.
+	tellEvery = 10 * time.Second
 	// upkeepEvery is how often partitions and retention are looked after.
 	upkeepEvery = 10 * time.Minute
 )
@@ -83,13 +85,15 @@ func New(c Config) *Sweep {
 func (s *Sweep) Run(ctx context.Context) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+	var told time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		if err := s.RunOnce(ctx, clock.Millis(s.clock)); err != nil && ctx.Err() == nil && !errors.Is(err, outcome.ErrNotOwner) {
+		if err := s.RunOnce(ctx, clock.Millis(s.clock)); err != nil && ctx.Err() == nil && !errors.Is(err, outcome.ErrNotOwner) && time.Since(told) > tellEvery {
+			told = time.Now()
 			s.log.WarnContext(ctx, "sweep failed", slog.String("err", err.Error()))
 		}
 	}
@@ -101,6 +105,9 @@ func (s *Sweep) RunOnce(ctx context.Context, now int64) error {
 	var errs error
 	for _, f := range s.cluster.Owned() {
 		rows, err := s.store.OpenIn(ctx, f.Bucket, []batch.Run{batch.RunDispatching, batch.RunRunning, batch.RunStopping, batch.RunUnknown}, now-settle.Milliseconds(), page)
+		if errors.Is(err, store.ErrUnavailable) {
+			return errors.Join(errs, err) // the other buckets would only say the same
+		}
 		if err != nil {
 			errs = errors.Join(errs, err)
 			continue

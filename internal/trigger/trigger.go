@@ -44,6 +44,8 @@ const (
 	idle = 5 * time.Second
 	// dedupeFor is how long an idempotency key is remembered.
 	dedupeFor = 24 * time.Hour
+	// tellEvery bounds how often a failing pass is logged.
+	tellEvery = 10 * time.Second
 	// maxCompiled bounds the compiled schedules kept in memory.
 	maxCompiled = 50_000
 )
@@ -101,6 +103,7 @@ func (t *Trigger) Nudge() {
 func (t *Trigger) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var told time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -110,7 +113,8 @@ func (t *Trigger) Run(ctx context.Context) error {
 		}
 		started := time.Now()
 		next, err := t.RunOnce(ctx, clock.Millis(t.clock))
-		if err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && time.Since(told) > tellEvery {
+			told = time.Now()
 			t.log.WarnContext(ctx, "trigger pass failed", slog.String("err", err.Error()))
 		}
 		if took := time.Since(started); took > Window/2 {
@@ -141,6 +145,9 @@ func (t *Trigger) RunOnce(ctx context.Context, now int64) (sleep time.Duration, 
 			if !more {
 				break
 			}
+		}
+		if errors.Is(errs, store.ErrUnavailable) {
+			return sleep, errs // the other buckets would only say the same
 		}
 		hint, ok, err := t.store.NextHint(ctx, f.Bucket)
 		if err != nil {
