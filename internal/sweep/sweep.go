@@ -102,17 +102,28 @@ func (s *Sweep) Run(ctx context.Context) error {
 // RunOnce looks at everything that is out at executors, in the buckets that this replica
 // owns, at now (ax time, milliseconds).
 func (s *Sweep) RunOnce(ctx context.Context, now int64) error {
+	owned := s.cluster.Owned()
+	if len(owned) == 0 {
+		return nil
+	}
+	buckets := make([]int, len(owned))
+	for i, f := range owned {
+		buckets[i] = f.Bucket
+	}
+	rows, err := s.store.OpenIn(ctx, buckets, []batch.Run{batch.RunDispatching, batch.RunRunning, batch.RunStopping, batch.RunUnknown}, now-settle.Milliseconds(), page)
+	if err != nil {
+		return err
+	}
+	perBucket := map[int][]store.Execution{}
+	for _, row := range rows {
+		b := batch.ExecutionBucket(row.ID)
+		perBucket[b] = append(perBucket[b], row)
+	}
 	var errs error
-	for _, f := range s.cluster.Owned() {
-		rows, err := s.store.OpenIn(ctx, f.Bucket, []batch.Run{batch.RunDispatching, batch.RunRunning, batch.RunStopping, batch.RunUnknown}, now-settle.Milliseconds(), page)
-		if errors.Is(err, store.ErrUnavailable) {
-			return errors.Join(errs, err) // the other buckets would only say the same
+	for _, f := range owned {
+		if len(perBucket[f.Bucket]) > 0 {
+			errs = errors.Join(errs, s.look(ctx, f, perBucket[f.Bucket], now))
 		}
-		if err != nil {
-			errs = errors.Join(errs, err)
-			continue
-		}
-		errs = errors.Join(errs, s.look(ctx, f, rows, now))
 		if f.Bucket == 0 && now-s.upkeepAt >= upkeepEvery.Milliseconds() {
 			s.upkeepAt = now
 			errs = errors.Join(errs, s.upkeep(ctx, now))
