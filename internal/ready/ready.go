@@ -55,6 +55,15 @@ type Execution struct {
 	Avoid []int64
 	// Noted says that its waiting was made visible.
 	Noted bool
+	// Sent is set when a former owner assigned it and may have sent it: it can only go to that
+	// executor, which knows whether it has it already.
+	Sent *Sent
+}
+
+// Sent is where an execution was assigned to before.
+type Sent struct {
+	WorkerID int64
+	StartID  string
 }
 
 // Skip is a firing that the job's concurrency policy decided against.
