@@ -662,11 +662,11 @@ func (s *Store) Open(ctx context.Context, bucket int, after int64, limit int) ([
 	return list, unavailable(err)
 }
 
-// OpenIn lists executions of a bucket in the given states that were sent before sentBefore.
-func (s *Store) OpenIn(ctx context.Context, bucket int, states []batch.Run, sentBefore int64, limit int) ([]Execution, error) {
-	args := append([]any{bucket}, anys(states)...)
+// OpenIn lists executions of some buckets in the given states that were sent before sentBefore.
+func (s *Store) OpenIn(ctx context.Context, buckets []int, states []batch.Run, sentBefore int64, limit int) ([]Execution, error) {
+	args := append(anys(buckets), anys(states)...)
 	args = append(args, sentBefore, limit)
-	rows, err := s.sched.QueryContext(ctx, "SELECT "+executionColumns+" FROM execution_log WHERE bucket = ? AND status IN ("+marks(len(states))+") AND dispatched_at < ? ORDER BY not_before, id LIMIT ?", args...)
+	rows, err := s.sched.QueryContext(ctx, "SELECT "+executionColumns+" FROM execution_log WHERE bucket IN ("+marks(len(buckets))+") AND status IN ("+marks(len(states))+") AND dispatched_at < ? ORDER BY not_before, id LIMIT ?", args...)
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("read running executions: %w", err))
 	}

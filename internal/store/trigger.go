@@ -48,13 +48,23 @@ func (s *Store) DueTriggers(ctx context.Context, bucket int, until int64, limit 
 	return out, unavailable(rows.Err())
 }
 
-// NextHint is the earliest hint of a bucket; ok is false when nothing is planned.
-func (s *Store) NextHint(ctx context.Context, bucket int) (hint int64, ok bool, err error) {
-	var v sql.NullInt64
-	if err := s.sched.QueryRowContext(ctx, "SELECT MIN(next_due_hint) FROM job_trigger WHERE bucket = ?", bucket).Scan(&v); err != nil {
-		return 0, false, unavailable(fmt.Errorf("read next hint: %w", err))
+// NextHints is the earliest hint of each bucket that has one planned.
+func (s *Store) NextHints(ctx context.Context) (map[int]int64, error) {
+	rows, err := s.sched.QueryContext(ctx, "SELECT bucket, MIN(next_due_hint) FROM job_trigger WHERE next_due_hint IS NOT NULL GROUP BY bucket")
+	if err != nil {
+		return nil, unavailable(fmt.Errorf("read next hints: %w", err))
 	}
-	return v.Int64, v.Valid, nil
+	defer func() { _ = rows.Close() }()
+	out := map[int]int64{}
+	for rows.Next() {
+		var bucket int
+		var hint int64
+		if err := rows.Scan(&bucket, &hint); err != nil {
+			return nil, unavailable(err)
+		}
+		out[bucket] = hint
+	}
+	return out, unavailable(rows.Err())
 }
 
 // Hint moves a trigger: its next due time (0 = nothing planned), and what it has fired last (0 = nothing).
