@@ -76,26 +76,41 @@ type Hint struct {
 	FiredAt int64
 }
 
+// TriggerKey names one trigger of a job.
+type TriggerKey struct {
+	JobID int64
+	No    int
+}
+
 // MoveHints writes the next due times of triggers and, from them, the job's last and
-// next trigger time.
-func (b *Bucket) MoveHints(list []Hint) error {
+// next trigger time. It returns the triggers that were edited, switched off or deleted since they
+// were read: they are left alone, and what was planned by the old reading must not be fired.
+func (b *Bucket) MoveHints(list []Hint) (edited map[TriggerKey]bool, err error) {
 	last := map[int64]int64{}
+	edited = map[TriggerKey]bool{}
 	for _, h := range list {
 		var next any
 		if h.Next > 0 {
 			next = h.Next
 		}
-		if _, err := b.tx.ExecContext(b.ctx, "UPDATE job_trigger SET next_due_hint = ? WHERE job_id = ? AND no = ? AND next_due_hint = ?", next, h.JobID, h.No, h.From); err != nil {
-			return fmt.Errorf("move trigger %d of job %d: %w", h.No, h.JobID, err)
+		res, err := b.tx.ExecContext(b.ctx, "UPDATE job_trigger SET next_due_hint = ? WHERE job_id = ? AND no = ? AND next_due_hint = ?", next, h.JobID, h.No, h.From)
+		if err != nil {
+			return nil, fmt.Errorf("move trigger %d of job %d: %w", h.No, h.JobID, err)
+		}
+		if n, err := res.RowsAffected(); err != nil {
+			return nil, fmt.Errorf("move trigger %d of job %d: %w", h.No, h.JobID, err)
+		} else if n == 0 {
+			edited[TriggerKey{h.JobID, h.No}] = true
+			continue
 		}
 		last[h.JobID] = max(last[h.JobID], h.FiredAt)
 	}
 	for job, fired := range last {
 		if err := b.refreshNext(job, fired); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return edited, nil
 }
 
 func (b *Bucket) refreshNext(job, fired int64) error {

@@ -198,20 +198,36 @@ func (t *Trigger) open(ctx context.Context, f store.Fence, now int64) (more bool
 		firings, missed, hints = append(firings, got...), append(missed, gone...), append(hints, hint)
 		more = more || hint.Next > 0 && hint.Next <= until
 	}
-	batches := make([]store.BatchRow, 0, len(firings)+len(missed))
-	for _, x := range firings {
-		batches = append(batches, x.row)
-	}
-	batches = append(batches, missed...)
 	var add []*ready.Execution
 	err = t.store.InBucket(ctx, f, func(b *store.Bucket) error {
 		add = add[:0]
+		// The triggers were read before the bucket was locked: somebody may have switched a job off
+		// in between, and was told so.
+		edited, err := b.MoveHints(hints)
+		if err != nil {
+			return err
+		}
+		stays := func(r store.BatchRow) bool { return !edited[store.TriggerKey{JobID: r.JobID, No: r.TriggerNo}] }
+		batches := make([]store.BatchRow, 0, len(firings)+len(missed))
+		for _, x := range firings {
+			if stays(x.row) {
+				batches = append(batches, x.row)
+			}
+		}
+		for _, r := range missed {
+			if stays(r) {
+				batches = append(batches, r)
+			}
+		}
 		existing, err := b.InsertBatches(batches)
 		if err != nil {
 			return err
 		}
 		var rows []store.ExecutionRow
 		for _, x := range firings {
+			if !stays(x.row) {
+				continue
+			}
 			if existing[x.row.ID] {
 				t.metrics.Duplicates.WithLabelValues("firing").Inc()
 				continue
@@ -224,9 +240,6 @@ func (t *Trigger) open(ctx context.Context, f store.Fence, now int64) (more bool
 			add[i].ID = rows[i].ID
 		}
 		if err := b.InsertExecutions(rows); err != nil {
-			return err
-		}
-		if err := b.MoveHints(hints); err != nil {
 			return err
 		}
 		b.MoveCursor(until)
