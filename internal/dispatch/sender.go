@@ -38,6 +38,12 @@ type delivery struct {
 	epoch int64
 }
 
+// refusers are the executors that did not take it so far, this one included: with one of them
+// alone, two that are full would pass it to each other while a third has room.
+func (d delivery) refusers() []int64 {
+	return append(slices.Clone(d.e.Avoid), d.worker.ID)
+}
+
 // send queues assigned executions for their executor.
 func (d *Dispatch) send(ctx context.Context, worker int64, list []delivery) {
 	d.mu.Lock()
@@ -133,7 +139,7 @@ func (d *Dispatch) deliver(ctx context.Context, part []delivery) {
 			// It answered, and took nothing.
 			reports := make([]*outcome.Report, len(part))
 			for i, p := range part {
-				reports[i] = &outcome.Report{ExecutionID: p.e.ID, Event: batch.RunReject, Reason: outcome.ReasonExecutorErr, Avoid: worker.ID}
+				reports[i] = &outcome.Report{ExecutionID: p.e.ID, Event: batch.RunReject, Reason: outcome.ReasonExecutorErr, Avoid: p.refusers()}
 			}
 			d.outcome.Report(reports...)
 			return
@@ -180,11 +186,11 @@ func (d *Dispatch) back(part []delivery, reason string) {
 	for _, p := range part {
 		if p.e.Bound != nil {
 			d.registry.Gave(p.worker.ID, p.e.ID)
-			p.e.Bound, p.e.Avoid = nil, append(p.e.Avoid, p.worker.ID)
+			p.e.Bound, p.e.Avoid = nil, p.refusers()
 			again = append(again, p.e)
 			continue
 		}
-		reports = append(reports, &outcome.Report{ExecutionID: p.e.ID, Event: batch.RunUnassign, Reason: reason, Avoid: p.worker.ID})
+		reports = append(reports, &outcome.Report{ExecutionID: p.e.ID, Event: batch.RunUnassign, Reason: reason, Avoid: p.refusers()})
 	}
 	d.ready.Add(again...)
 	d.outcome.Report(reports...)
@@ -200,7 +206,7 @@ func (d *Dispatch) answered(ctx context.Context, part []delivery, answers []prot
 	reports := make([]*outcome.Report, 0, len(part))
 	for _, p := range part {
 		b := p.e.Batch
-		r := &outcome.Report{ExecutionID: p.e.ID, Event: batch.RunReject, Avoid: p.worker.ID}
+		r := &outcome.Report{ExecutionID: p.e.ID, Event: batch.RunReject, Avoid: p.refusers()}
 		switch said[strconv.FormatInt(p.e.ID, 10)] {
 		case protocol.Accepted, protocol.Duplicate:
 			r.Event, r.SentAt = batch.RunAccept, sentAt

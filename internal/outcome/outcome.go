@@ -71,8 +71,8 @@ type Report struct {
 	Reason      string
 	// Result is set when an executor reported the end.
 	Result *protocol.Result
-	// Avoid is the executor that a next attempt should not go to.
-	Avoid int64
+	// Avoid are the executors that a next attempt should not go to.
+	Avoid []int64
 	// NoRetry: the failure can not heal.
 	NoRetry bool
 	// Unconfirmed: the executor did not confirm that it stopped.
@@ -296,12 +296,12 @@ type pass struct {
 
 type retry struct {
 	row   store.ExecutionRow
-	avoid int64
+	avoid []int64
 }
 
 type requeued struct {
 	row   store.Execution
-	avoid int64
+	avoid []int64
 }
 
 type closedBatch struct {
@@ -499,7 +499,7 @@ func (p *pass) next(r *Report, row store.Execution, head store.BatchHead, to bat
 			return nil, ReasonMoves, nil
 		}
 		n.Moves++
-		return &retry{n, row.WorkerID}, r.Reason, nil
+		return &retry{n, []int64{row.WorkerID}}, r.Reason, nil
 	default:
 	}
 	reason := r.Reason
@@ -521,8 +521,8 @@ func (p *pass) next(r *Report, row store.Execution, head store.BatchHead, to bat
 		return nil, reason, nil
 	}
 	n.NotBefore += wait.Milliseconds()
-	if avoid == 0 {
-		avoid = row.WorkerID // elsewhere, when there is another executor
+	if len(avoid) == 0 {
+		avoid = []int64{row.WorkerID} // elsewhere, when there is another executor
 	}
 	return &retry{n, avoid}, reason, nil
 }
@@ -700,16 +700,12 @@ func (o *Outcome) reload(bucket int) {
 }
 
 // Waiting makes the form in which package ready holds an execution, from its rows.
-func (o *Outcome) Waiting(ctx context.Context, h store.BatchHead, bucket int, row store.Execution, avoid int64) (*ready.Execution, error) {
+func (o *Outcome) Waiting(ctx context.Context, h store.BatchHead, bucket int, row store.Execution, avoid []int64) (*ready.Execution, error) {
 	b, err := o.Batch(ctx, h, bucket)
 	if err != nil {
 		return nil, err
 	}
-	e := &ready.Execution{Batch: b, ID: row.ID, Shard: row.Shard, Attempt: row.Attempt, Moves: row.Moves, NotBefore: row.NotBefore}
-	if avoid != 0 {
-		e.Avoid = []int64{avoid}
-	}
-	return e, nil
+	return &ready.Execution{Batch: b, ID: row.ID, Shard: row.Shard, Attempt: row.Attempt, Moves: row.Moves, NotBefore: row.NotBefore, Avoid: avoid}, nil
 }
 
 // Batch makes the form in which package ready holds a batch, from its row.

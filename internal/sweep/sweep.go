@@ -185,7 +185,7 @@ func (s *Sweep) look(ctx context.Context, f store.Fence, rows []store.Execution,
 // judge ends an execution for which nobody will answer any more; nil leaves it.
 func (s *Sweep) judge(row store.Execution, word registry.Word, now int64) *outcome.Report {
 	lost := func(reason string) *outcome.Report {
-		return &outcome.Report{ExecutionID: row.ID, Event: batch.RunLose, Reason: reason, Avoid: row.WorkerID}
+		return &outcome.Report{ExecutionID: row.ID, Event: batch.RunLose, Reason: reason, Avoid: []int64{row.WorkerID}}
 	}
 	age := now - row.DispatchedAt
 	if word.Gone {
