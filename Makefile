@@ -128,7 +128,6 @@ fuzz: ## every fuzz target for FUZZTIME (default 30s)
 
 .PHONY: golden
 golden: ## writes the golden files anew; review the difference like code
-	go test ./internal/batch -update
 	$(MAKE) --no-print-directory generate
 
 .PHONY: bench
@@ -168,7 +167,7 @@ fmt-check: $(FUMPT)
 generate: ## docs/openapi.json, sql/init.sql, docs/state-machine.md
 	GIN_MODE=release go run ./server openapi > docs/openapi.json.new && mv docs/openapi.json.new docs/openapi.json
 	go run ./sql/initsql > sql/init.sql.new && mv sql/init.sql.new sql/init.sql
-	go run ./docs/tables docs/state-machine.md
+	go test ./internal/batch -update
 
 .PHONY: verify
 verify: ## what generate would write is what is there
