@@ -72,7 +72,7 @@ var mayImport = map[string]string{
 
 	// Harnesses, for tests only, and this table.
 	"internal/storetest": "internal/store",
-	"server/axtest":      "internal/config internal/storetest server/app",
+	"server/axtest":      "internal/config internal/store internal/storetest server/app server/cli",
 	"internal/arch":      "",
 }
 

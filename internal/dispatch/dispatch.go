@@ -146,12 +146,19 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 	}
 	d.stop(ctx, d.ready.Stops())
 
-	var picked []chosen
+	var picked, resend []chosen
 	var refused []*outcome.Report
 	waiting := map[int]map[string]map[string]int{} // bucket → reason → batches to note
 	taken := d.ready.Take(now, passLimit, func(e *ready.Execution) ready.Placement {
 		if _, ok := d.cluster.Fence(e.Batch.Bucket); !ok {
 			return ready.Blocked
+		}
+		if e.Sent != nil {
+			// Gone or silent: the sweep decides about it.
+			if worker, ok := d.registry.Executor(e.Sent.WorkerID); ok && worker.StartID == e.Sent.StartID && worker.State == store.ExecutorOnline {
+				resend = append(resend, chosen{e, worker})
+			}
+			return ready.Taken
 		}
 		worker, reason, final := d.pick(e, now)
 		switch {
@@ -170,6 +177,11 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 	})
 	if len(refused) > 0 {
 		d.outcome.Report(refused...)
+	}
+	for _, c := range resend {
+		if f, ok := d.cluster.Fence(c.e.Batch.Bucket); ok {
+			d.send(ctx, c.worker.ID, []delivery{{c, f.Epoch}})
+		}
 	}
 	errs = errors.Join(errs, d.noteWaiting(ctx, waiting), d.assign(ctx, picked, now))
 	return d.ready.Len() > 0 || taken == passLimit, errs

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -101,7 +102,8 @@ func (d *Dispatch) deliver(ctx context.Context, part []delivery) {
 		}
 	}
 	started := time.Now()
-	uncertain := false
+	// A former owner may have sent it: then even a refused connection does not say that it is not there.
+	uncertain := slices.ContainsFunc(part, func(p delivery) bool { return p.e.Sent != nil })
 	wait := 500 * time.Millisecond
 	for {
 		sentAt := time.Now()

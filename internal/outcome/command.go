@@ -314,6 +314,13 @@ func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
 				o.ready.AskStop(ready.Stop{WorkerID: row.WorkerID, ExecutionID: row.ID, BatchID: row.BatchID, Bucket: f.Bucket, Reason: row.StopReason})
 				continue
 			}
+			if row.LeaseUntil == 0 {
+				// It was assigned, and nobody knows whether the request arrived: it is sent again.
+				waiting = append(waiting, &ready.Execution{
+					Batch: b, ID: row.ID, Shard: row.Shard, Attempt: row.Attempt, Moves: row.Moves, NotBefore: row.NotBefore,
+					Sent: &ready.Sent{WorkerID: row.WorkerID, StartID: row.WorkerStartID},
+				})
+			}
 			if row.Status != batch.RunUnknown {
 				doubt = append(doubt, row.ID)
 				doubted[row.BatchID] = row.Day

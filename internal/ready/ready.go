@@ -55,6 +55,15 @@ type Execution struct {
 	Avoid []int64
 	// Noted says that its waiting was made visible.
 	Noted bool
+	// Sent is set when a former owner assigned it and may have sent it: it can only go to that
+	// executor, which knows whether it has it already.
+	Sent *Sent
+}
+
+// Sent is where an execution was assigned to before.
+type Sent struct {
+	WorkerID int64
+	StartID  string
 }
 
 // Skip is a firing that the job's concurrency policy decided against.
@@ -424,6 +433,34 @@ func (r *Ready) Stops() []Stop {
 	out := r.stops
 	r.stops = nil
 	return out
+}
+
+// Withdraw forgets what waits of a job's definitions before a version: their rows were
+// deleted because the job was edited, switched off or deleted. Batches that run already stay.
+func (r *Ready) Withdraw(jobID, before int64, batches []string) {
+	gone := make(map[string]bool, len(batches))
+	for _, id := range batches {
+		gone[id] = true
+	}
+	stale := func(g group) bool {
+		return len(g.list) > 0 && g.list[0].Batch.JobID == jobID && g.list[0].Batch.JobVersion < before && gone[g.list[0].Batch.ID]
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.slots {
+		if stale(r.slots[i]) {
+			r.slots[i] = group{}
+		}
+	}
+	if s, ok := r.jobs[jobID]; ok {
+		kept := s.waiting[:0]
+		for _, g := range s.waiting {
+			if !stale(g) {
+				kept = append(kept, g)
+			}
+		}
+		s.waiting = kept
+	}
 }
 
 // Drop forgets everything of a bucket: another replica owns it, or its rows have to be

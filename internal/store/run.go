@@ -374,7 +374,8 @@ func (b *Bucket) Accept(list []Accepted, now, leaseUntil int64) error {
 	if err != nil {
 		return fmt.Errorf("accept executions: %w", err)
 	}
-	return b.advanceBatches(batches, batch.EventStart, "started_at = COALESCE(started_at, ?)", now)
+	// What it waited for is over; why it is late (a misfire) stays.
+	return b.advanceBatches(batches, batch.EventStart, "started_at = COALESCE(started_at, ?), reason = CASE WHEN reason LIKE 'waiting%' OR reason = 'retry_waits' THEN '' ELSE reason END", now)
 }
 
 // Unassign takes executions back whose request certainly did not reach the executor.
@@ -523,7 +524,11 @@ func (b *Bucket) Heads(ids map[string]int) (map[string]BatchHead, error) {
 // EndBatches applies a final event to batches. All that end alike go in one statement;
 // done and failed count the shards that ended with it.
 func (b *Bucket) EndBatches(batches map[string]int, e batch.Event, reason, detail string, done, failed int, now int64) error {
-	return b.advanceBatches(batches, e, "shards_done = shards_done + ?, shards_failed = shards_failed + ?, reason = ?, reason_detail = ?, finished_at = ?", done, failed, reason, detail, now)
+	set, args := "shards_done = shards_done + ?, shards_failed = shards_failed + ?, finished_at = ?", []any{done, failed, now}
+	if reason != "" {
+		set, args = set+", reason = ?, reason_detail = ?", append(args, reason, detail)
+	}
+	return b.advanceBatches(batches, e, set, args...)
 }
 
 // CountShards moves a batch's counters without ending it.
@@ -657,11 +662,11 @@ func (s *Store) Open(ctx context.Context, bucket int, after int64, limit int) ([
 	return list, unavailable(err)
 }
 
-// OpenIn lists executions of a bucket in the given states that were sent before sentBefore.
-func (s *Store) OpenIn(ctx context.Context, bucket int, states []batch.Run, sentBefore int64, limit int) ([]Execution, error) {
-	args := append([]any{bucket}, anys(states)...)
+// OpenIn lists executions of some buckets in the given states that were sent before sentBefore.
+func (s *Store) OpenIn(ctx context.Context, buckets []int, states []batch.Run, sentBefore int64, limit int) ([]Execution, error) {
+	args := append(anys(buckets), anys(states)...)
 	args = append(args, sentBefore, limit)
-	rows, err := s.sched.QueryContext(ctx, "SELECT "+executionColumns+" FROM execution_log WHERE bucket = ? AND status IN ("+marks(len(states))+") AND dispatched_at < ? ORDER BY not_before, id LIMIT ?", args...)
+	rows, err := s.sched.QueryContext(ctx, "SELECT "+executionColumns+" FROM execution_log WHERE bucket IN ("+marks(len(buckets))+") AND status IN ("+marks(len(states))+") AND dispatched_at < ? ORDER BY not_before, id LIMIT ?", args...)
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("read running executions: %w", err))
 	}

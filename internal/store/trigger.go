@@ -48,13 +48,23 @@ func (s *Store) DueTriggers(ctx context.Context, bucket int, until int64, limit 
 	return out, unavailable(rows.Err())
 }
 
-// NextHint is the earliest hint of a bucket; ok is false when nothing is planned.
-func (s *Store) NextHint(ctx context.Context, bucket int) (hint int64, ok bool, err error) {
-	var v sql.NullInt64
-	if err := s.sched.QueryRowContext(ctx, "SELECT MIN(next_due_hint) FROM job_trigger WHERE bucket = ?", bucket).Scan(&v); err != nil {
-		return 0, false, unavailable(fmt.Errorf("read next hint: %w", err))
+// NextHints is the earliest hint of each bucket that has one planned.
+func (s *Store) NextHints(ctx context.Context) (map[int]int64, error) {
+	rows, err := s.sched.QueryContext(ctx, "SELECT bucket, MIN(next_due_hint) FROM job_trigger WHERE next_due_hint IS NOT NULL GROUP BY bucket")
+	if err != nil {
+		return nil, unavailable(fmt.Errorf("read next hints: %w", err))
 	}
-	return v.Int64, v.Valid, nil
+	defer func() { _ = rows.Close() }()
+	out := map[int]int64{}
+	for rows.Next() {
+		var bucket int
+		var hint int64
+		if err := rows.Scan(&bucket, &hint); err != nil {
+			return nil, unavailable(err)
+		}
+		out[bucket] = hint
+	}
+	return out, unavailable(rows.Err())
 }
 
 // Hint moves a trigger: its next due time (0 = nothing planned), and what it has fired last (0 = nothing).
@@ -66,26 +76,41 @@ type Hint struct {
 	FiredAt int64
 }
 
+// TriggerKey names one trigger of a job.
+type TriggerKey struct {
+	JobID int64
+	No    int
+}
+
 // MoveHints writes the next due times of triggers and, from them, the job's last and
-// next trigger time.
-func (b *Bucket) MoveHints(list []Hint) error {
+// next trigger time. It returns the triggers that were edited, switched off or deleted since they
+// were read: they are left alone, and what was planned by the old reading must not be fired.
+func (b *Bucket) MoveHints(list []Hint) (edited map[TriggerKey]bool, err error) {
 	last := map[int64]int64{}
+	edited = map[TriggerKey]bool{}
 	for _, h := range list {
 		var next any
 		if h.Next > 0 {
 			next = h.Next
 		}
-		if _, err := b.tx.ExecContext(b.ctx, "UPDATE job_trigger SET next_due_hint = ? WHERE job_id = ? AND no = ? AND next_due_hint = ?", next, h.JobID, h.No, h.From); err != nil {
-			return fmt.Errorf("move trigger %d of job %d: %w", h.No, h.JobID, err)
+		res, err := b.tx.ExecContext(b.ctx, "UPDATE job_trigger SET next_due_hint = ? WHERE job_id = ? AND no = ? AND next_due_hint = ?", next, h.JobID, h.No, h.From)
+		if err != nil {
+			return nil, fmt.Errorf("move trigger %d of job %d: %w", h.No, h.JobID, err)
+		}
+		if n, err := res.RowsAffected(); err != nil {
+			return nil, fmt.Errorf("move trigger %d of job %d: %w", h.No, h.JobID, err)
+		} else if n == 0 {
+			edited[TriggerKey{h.JobID, h.No}] = true
+			continue
 		}
 		last[h.JobID] = max(last[h.JobID], h.FiredAt)
 	}
 	for job, fired := range last {
 		if err := b.refreshNext(job, fired); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return edited, nil
 }
 
 func (b *Bucket) refreshNext(job, fired int64) error {

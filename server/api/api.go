@@ -116,6 +116,7 @@ func New(r *gin.Engine, c Config) (*API, huma.API) {
 		}
 		return httpx.FromHuma(ctx.Context(), status, msg, errs...)
 	}
+	huma.DefaultArrayNullable = false // lists are empty, never null
 	config := huma.DefaultConfig("ax", c.Version)
 	config.Info.Description = "Jobs, batches and executions of ax. Ids are strings, times RFC 3339, durations as in \"5s\". Errors are RFC 9457 problems in the language of Accept-Language (en, zh)."
 	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "/api/openapi", "", ""
@@ -174,11 +175,15 @@ func (a *API) authorize(api huma.API) func(huma.Context, func(huma.Context)) {
 	return func(hc huma.Context, next func(huma.Context)) {
 		caller := httpx.CallerOf(hc.Context())
 		caller.Language = hc.Header("Accept-Language")
+		unsure := false // rights could not be read for too long to say anything
 		token, bearing := strings.CutPrefix(hc.Header("Authorization"), bearer)
 		if bearing {
 			principal, err := a.Auth.Verify(token)
-			if err == nil {
+			switch {
+			case err == nil:
 				caller.Principal, caller.Known = principal, true
+			case errors.Is(err, store.ErrUnavailable):
+				unsure = true
 			}
 		}
 		ctx := httpx.WithCaller(hc.Context(), caller)
@@ -189,6 +194,10 @@ func (a *API) authorize(api huma.API) func(huma.Context, func(huma.Context)) {
 		r, ok := hc.Operation().Metadata[ruleKey].(rule)
 		if !ok {
 			deny(http.StatusForbidden, "forbidden", "Not allowed.", "没有权限。")
+			return
+		}
+		if unsure || r.scope != scopePublic && hc.Method() != http.MethodGet && !a.Auth.Fresh() {
+			deny(http.StatusServiceUnavailable, "rights_unknown", "Rights could not be read from the database for a while, so nothing may be changed now; try again.", "暂时无法从数据库读取权限，当前不允许修改，请稍后重试。")
 			return
 		}
 		if r.scope != scopePublic && !caller.Known {

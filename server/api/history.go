@@ -24,7 +24,7 @@ type batchView struct {
 	JobVersion  int64           `json:"jobVersion" doc:"the definition that it is pinned to"`
 	Trigger     string          `json:"trigger" doc:"cron, fixedRate, fixedDelay, manual, …"`
 	TriggerNo   int             `json:"triggerNo" doc:"0 = not by a schedule"`
-	State       string          `json:"state"`
+	State       string          `json:"state" enum:"WAITING,DELAYED,READY,DISPATCHING,RUNNING,UNKNOWN,SUCCEEDED,FAILED,TIMED_OUT,CANCELLED,SKIPPED,MISSED"`
 	Reason      *reasonView     `json:"reason,omitempty"`
 	DueAt       string          `json:"dueAt" doc:"when it was to run"`
 	PlannedFor  string          `json:"plannedFor"`
@@ -56,7 +56,7 @@ type executionView struct {
 	Shard         int          `json:"shard"`
 	ShardTotal    int          `json:"shardTotal"`
 	Attempt       int          `json:"attempt"`
-	State         string       `json:"state"`
+	State         string       `json:"state" enum:"SCHEDULED,DISPATCHING,RUNNING,STOPPING,UNKNOWN,SUCCEEDED,FAILED,TIMED_OUT,CANCELLED,REJECTED,LOST"`
 	Executor      *executorRef `json:"executor,omitempty"`
 	DueAt         string       `json:"dueAt"`
 	NotBefore     string       `json:"notBefore" doc:"a retry waits until then"`
@@ -85,10 +85,10 @@ type eventView struct {
 type historyInput struct {
 	NamespacePath
 	Page
-	Job   string   `query:"job" maxLength:"20"`
-	State []string `query:"state" maxItems:"12" doc:"one or several, separated by commas"`
-	From  string   `query:"from" doc:"due at or after, RFC 3339"`
-	To    string   `query:"to" doc:"due before, RFC 3339"`
+	Job   string `query:"job" maxLength:"20"`
+	State string `query:"state" maxLength:"256" doc:"one or several, separated by commas"`
+	From  string `query:"from" doc:"due at or after, RFC 3339"`
+	To    string `query:"to" doc:"due before, RFC 3339"`
 }
 
 // BatchPath is a batch of a namespace.
@@ -159,11 +159,9 @@ func viewOfExecution(e store.Attempt) executionView {
 // and all that is ahead.
 func (a *API) filter(ctx context.Context, in *historyInput) (store.HistoryFilter, error) {
 	f := store.HistoryFilter{Limit: in.Limit + 1}
-	for _, s := range in.State {
-		for one := range strings.SplitSeq(s, ",") {
-			if one != "" {
-				f.States = append(f.States, one)
-			}
+	for one := range strings.SplitSeq(in.State, ",") {
+		if one != "" {
+			f.States = append(f.States, one)
 		}
 	}
 	for _, s := range f.States {

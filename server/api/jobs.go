@@ -1,7 +1,9 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -65,7 +67,7 @@ type JobBody struct {
 	Handler     string           `json:"handler"`
 	Description string           `json:"description,omitempty"`
 	Triggers    []triggerBody    `json:"triggers,omitempty"`
-	Params      string           `json:"params,omitempty" doc:"text, JSON by convention; at most 64 KiB"`
+	Params      paramText        `json:"params,omitempty"`
 	Routing     *routingBody     `json:"routing,omitempty"`
 	Retry       *retryBody       `json:"retry,omitempty"`
 	Timeout     string           `json:"timeout,omitempty" doc:"0s = no limit (default)"`
@@ -75,11 +77,60 @@ type JobBody struct {
 	Enabled     *bool            `json:"enabled,omitempty" doc:"default true"`
 }
 
+// paramText is a job's parameters: a text, which is JSON by convention. A JSON value that is
+// not a string is taken as its text, so that nobody has to write JSON inside JSON.
+type paramText string
+
+// UnmarshalJSON reads a string or any other JSON value.
+func (p *paramText) UnmarshalJSON(raw []byte) error {
+	if string(raw) == "null" {
+		return nil
+	}
+	if raw[0] == '"' {
+		return json.Unmarshal(raw, (*string)(p))
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, raw); err != nil {
+		return err
+	}
+	*p = paramText(compact.String())
+	return nil
+}
+
+// Schema is huma's: any JSON value.
+func (paramText) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Description: "text, JSON by convention, at most 64 KiB; a JSON value that is not a string is kept as its text"}
+}
+
 type resultView struct {
 	BatchID string `json:"batchId"`
-	State   string `json:"state"`
+	State   string `json:"state" enum:"WAITING,DELAYED,READY,DISPATCHING,RUNNING,UNKNOWN,SUCCEEDED,FAILED,TIMED_OUT,CANCELLED,SKIPPED,MISSED"`
 	DueAt   string `json:"dueAt"`
 }
+
+// The policies as they are in force: every field is there.
+type (
+	routingView struct {
+		Strategy string `json:"strategy"`
+		HashKey  string `json:"hashKey"`
+		Selector string `json:"selector"`
+	}
+	retryView struct {
+		Max     int      `json:"max"`
+		Backoff string   `json:"backoff"`
+		Initial string   `json:"initial"`
+		Steps   []string `json:"steps,omitempty"`
+	}
+	concurrencyView struct {
+		Policy string `json:"policy"`
+		Max    int    `json:"max"`
+	}
+	misfireView struct {
+		Policy string `json:"policy"`
+		Window string `json:"window"`
+		Max    int    `json:"max"`
+	}
+)
 
 type jobView struct {
 	ID            string          `json:"id"`
@@ -89,11 +140,11 @@ type jobView struct {
 	Description   string          `json:"description"`
 	Triggers      []triggerBody   `json:"triggers"`
 	Params        string          `json:"params"`
-	Routing       routingBody     `json:"routing"`
-	Retry         retryBody       `json:"retry"`
+	Routing       routingView     `json:"routing"`
+	Retry         retryView       `json:"retry"`
 	Timeout       string          `json:"timeout"`
-	Concurrency   concurrencyBody `json:"concurrency"`
-	Misfire       misfireBody     `json:"misfire"`
+	Concurrency   concurrencyView `json:"concurrency"`
+	Misfire       misfireView     `json:"misfire"`
 	Priority      int             `json:"priority"`
 	Enabled       bool            `json:"enabled"`
 	Version       int64           `json:"version"`
@@ -140,16 +191,16 @@ type deleteJobInput struct {
 
 type switchJobInput struct {
 	JobPath
-	Body struct {
+	Body *struct {
 		Version int64 `json:"version,omitempty" doc:"the version that was read; 0 = whatever it is"`
 	}
 }
 
 type triggerJobInput struct {
 	JobPath
-	Body struct {
-		Params         *string `json:"params,omitempty" doc:"instead of the job's own"`
-		IdempotencyKey string  `json:"idempotencyKey,omitempty" maxLength:"256" doc:"the same key within 24 h answers the same batch"`
+	Body *struct {
+		Params         *paramText `json:"params,omitempty"`
+		IdempotencyKey string     `json:"idempotencyKey,omitempty" maxLength:"256" doc:"the same key within 24 h answers the same batch"`
 	}
 }
 
@@ -244,7 +295,7 @@ func (r *reader) triggers(list []triggerBody) []schedule.Spec {
 func (a *API) definition(b JobBody, used int) (d job.Definition, last int, err error) {
 	r := &reader{}
 	d = job.Definition{
-		Name: b.Name, App: b.App, Handler: b.Handler, Description: b.Description, Params: b.Params, Priority: b.Priority, Retry: job.Retry{Max: 3},
+		Name: b.Name, App: b.App, Handler: b.Handler, Description: b.Description, Params: string(b.Params), Priority: b.Priority, Retry: job.Retry{Max: 3},
 		Triggers: r.triggers(b.Triggers), Timeout: r.duration("timeout", b.Timeout),
 	}
 	if b.Routing != nil {
@@ -301,10 +352,10 @@ func (a *API) view(j store.Job, recent []store.Recent) jobView {
 	v := jobView{
 		ID: id(j.ID), Name: d.Name, App: d.App, Handler: d.Handler, Description: d.Description, Params: d.Params, Timeout: d.Timeout.String(), Priority: d.Priority, Enabled: j.Enabled, Version: j.Version,
 		CreatedAt: stamp(j.CreatedAt), UpdatedAt: stamp(j.UpdatedAt), UpdatedBy: j.UpdatedBy, NextTriggerAt: at(j.NextTriggerAt), LastTriggerAt: at(j.LastTriggerAt),
-		Routing:     routingBody{Strategy: d.Routing.Strategy, HashKey: d.Routing.HashKey},
-		Retry:       retryBody{Max: &d.Retry.Max, Backoff: d.Retry.Backoff},
-		Concurrency: concurrencyBody{Policy: d.Concurrency.Policy, Max: d.Concurrency.Max},
-		Misfire:     misfireBody{Policy: d.Misfire.Policy, Window: d.Misfire.Window.String(), Max: d.Misfire.Max},
+		Routing:     routingView{Strategy: d.Routing.Strategy, HashKey: d.Routing.HashKey},
+		Retry:       retryView{Max: d.Retry.Max, Backoff: d.Retry.Backoff},
+		Concurrency: concurrencyView{Policy: d.Concurrency.Policy, Max: d.Concurrency.Max},
+		Misfire:     misfireView{Policy: d.Misfire.Policy, Window: d.Misfire.Window.String(), Max: d.Misfire.Max},
 		Triggers:    []triggerBody{}, LastBatches: []resultView{},
 	}
 	if d.Retry.Initial != 0 {
@@ -458,8 +509,10 @@ func (a *API) change(ctx context.Context, old, j store.Job, from int64, action a
 	if err != nil {
 		return nil, err
 	}
+	var withdrawn []string
 	err = a.inBucket(ctx, j.Bucket, func(b *store.Bucket) error {
-		if _, err := b.Withdraw(j.ID, now); err != nil {
+		var err error
+		if withdrawn, err = b.Withdraw(j.ID, now); err != nil {
 			return err
 		}
 		hints, err := trigger.Hints(&j.Definition, now)
@@ -471,6 +524,7 @@ func (a *API) change(ctx context.Context, old, j store.Job, from int64, action a
 	if err != nil {
 		return nil, err
 	}
+	a.Ready.Withdraw(j.ID, from+1, withdrawn)
 	a.Trigger.Nudge()
 	return a.shown(ctx, j.ID)
 }
@@ -519,7 +573,7 @@ func (a *API) turn(ctx context.Context, in *switchJobInput, on bool) (*body[jobV
 	if err != nil {
 		return nil, err
 	}
-	if in.Body.Version != 0 && in.Body.Version != old.Version {
+	if in.Body != nil && in.Body.Version != 0 && in.Body.Version != old.Version {
 		return nil, store.ErrStale
 	}
 	if old.Enabled == on {
@@ -542,12 +596,17 @@ func (a *API) deleteJob(ctx context.Context, in *deleteJobInput) (*empty, error)
 	if err != nil {
 		return nil, err
 	}
+	var withdrawn []string
 	err = a.inBucket(ctx, j.Bucket, func(b *store.Bucket) error {
-		if _, err := b.Withdraw(j.ID, clock.Millis(a.Clock)); err != nil {
+		var err error
+		if withdrawn, err = b.Withdraw(j.ID, clock.Millis(a.Clock)); err != nil {
 			return err
 		}
 		return b.DeleteJob(j, entry)
 	})
+	if err == nil {
+		a.Ready.Withdraw(j.ID, j.Version+1, withdrawn)
+	}
 	return nil, err
 }
 
@@ -556,14 +615,17 @@ func (a *API) triggerJob(ctx context.Context, in *triggerJobInput) (*body[batchI
 	if err != nil {
 		return nil, err
 	}
-	if in.Body.Params != nil && len(*in.Body.Params) > job.MaxParams {
-		return nil, httpx.Invalid(ctx, "too_long", "params", "", fmt.Sprintf("At most %d bytes; got %d.", job.MaxParams, len(*in.Body.Params)), fmt.Sprintf("最多 %d 字节，当前 %d 字节。", job.MaxParams, len(*in.Body.Params)))
+	ask := trigger.Ask{Job: j, Kind: schedule.Manual, By: httpx.CallerOf(ctx).Principal.Name}
+	if in.Body != nil {
+		ask.Params, ask.Key = (*string)(in.Body.Params), in.Body.IdempotencyKey
 	}
-	entry, err := a.entry(ctx, auth.JobRun, "job", j.ID, j.Definition.Name, nil, map[string]any{"params": in.Body.Params})
-	if err != nil {
+	if ask.Params != nil && len(*ask.Params) > job.MaxParams {
+		return nil, httpx.Invalid(ctx, "too_long", "params", "", fmt.Sprintf("At most %d bytes; got %d.", job.MaxParams, len(*ask.Params)), fmt.Sprintf("最多 %d 字节，当前 %d 字节。", job.MaxParams, len(*ask.Params)))
+	}
+	if ask.Entry, err = a.entry(ctx, auth.JobRun, "job", j.ID, j.Definition.Name, nil, map[string]any{"params": ask.Params}); err != nil {
 		return nil, err
 	}
-	batchID, err := a.Trigger.Fire(ctx, trigger.Ask{Job: j, Kind: schedule.Manual, Params: in.Body.Params, By: httpx.CallerOf(ctx).Principal.Name, Key: in.Body.IdempotencyKey, Entry: entry})
+	batchID, err := a.Trigger.Fire(ctx, ask)
 	if err != nil {
 		return nil, err
 	}

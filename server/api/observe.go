@@ -21,7 +21,7 @@ type executorView struct {
 	ID             string            `json:"id"`
 	App            string            `json:"app"`
 	Address        string            `json:"address"`
-	State          string            `json:"state"`
+	State          string            `json:"state" enum:"PENDING,ONLINE,SUSPECT,OFFLINE,DRAINING,REFUSED"`
 	Reason         *reasonView       `json:"reason,omitempty"`
 	HeartbeatAgeMs int64             `json:"heartbeatAgeMs"`
 	Labels         map[string]string `json:"labels"`

@@ -479,6 +479,7 @@ func (a *App) NewApp(ctx context.Context, namespace, name string) (key string, e
 
 // OpenAPI is the document of the console API, the same for every server.
 func OpenAPI() ([]byte, error) {
+	gin.SetMode(gin.ReleaseMode) // it would print its routes
 	_, declared := api.New(gin.New(), api.Config{Version: "1"})
 	raw, err := declared.OpenAPI().MarshalJSON()
 	if err != nil {

@@ -72,7 +72,10 @@ func cronNext(expr, dialect, zone, from, clockChange string, count int) (*cronAn
 			}}
 		}
 	}
-	spec := schedule.Spec{Kind: schedule.Cron, Expr: expr, Dialect: dialect, Zone: zone, ClockChange: clockChange, Anchor: &start}
+	spec := schedule.Spec{Kind: schedule.Cron, Expr: expr, Dialect: dialect, Zone: zone, ClockChange: clockChange}
+	if strings.HasPrefix(strings.TrimSpace(expr), "@every") {
+		spec.Anchor = &start
+	}
 	s, err := schedule.Compile(spec)
 	var refusal *message.Invalid
 	if errors.As(err, &refusal) {

@@ -31,8 +31,10 @@ const (
 	demoExecutors = 4
 	demoApp       = "order-service"
 	demoNamespace = "default"
-	// demoRestart is how long a demo executor that ended stays away.
+	// demoRestart is how long a demo executor that ended stays away, so that one can watch its shard
+	// move; one that could not even start (the folder of a former one is not free yet) is back sooner.
 	demoRestart = 20 * time.Second
+	demoAgain   = 2 * time.Second
 	demoLook    = time.Second
 )
 
@@ -234,17 +236,21 @@ func (d *demo) keepExecutor(ctx context.Context, n int, keyFile, data string) {
 		}
 		d.say("%s runs as process %d", name, cmd.Process.Pid)
 		ended := make(chan error, 1)
+		started, away := time.Now(), demoRestart
 		go func() { ended <- cmd.Wait() }()
 		select {
 		case err = <-ended:
-			d.say("%s ended (%v); it is started again in %s", name, err, demoRestart)
+			if time.Since(started) < demoAgain {
+				away = demoAgain
+			}
+			d.say("%s ended (%v); it is started again in %s", name, err, away)
 		case <-ctx.Done():
 			_ = input.Close() // it drains and ends
 			err = <-ended
 		}
 		_ = input.Close()
 		_ = logs.Close()
-		timer := time.NewTimer(demoRestart)
+		timer := time.NewTimer(away)
 		select {
 		case <-ctx.Done():
 		case <-timer.C:

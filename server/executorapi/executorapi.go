@@ -258,7 +258,8 @@ func (a *API) register(c *gin.Context, from sender, m registerMessage) (any, err
 	}
 	if len(ids) > 0 {
 		stop, err := a.store.ToStop(c.Request.Context(), from.app.Namespace.ID, ids)
-		if err != nil {
+		// Without the database the heartbeat still counts; the next one is told what to stop.
+		if err != nil && !errors.Is(err, store.ErrUnavailable) {
 			return nil, err
 		}
 		for _, e := range stop {

@@ -46,6 +46,12 @@ onSession(() => {
   void left.then(() => client.clear())
 })
 
+// The algorithm darkens the red of errors below what can be read on a dark ground.
+const darkComponents = {
+  Button: { colorError: '#ff8f88', colorErrorHover: '#ffaaa4', dangerColor: '#2b0b0a' },
+  Dropdown: { colorError: '#ff8f88' },
+}
+
 const still = window.matchMedia('(prefers-reduced-motion: reduce)').matches
 
 const light = {
@@ -83,9 +89,7 @@ function Root() {
       theme={{
         algorithm: isDark ? theme.darkAlgorithm : theme.defaultAlgorithm,
         token: { ...(isDark ? dark : light), borderRadius: 6, fontFamily: 'inherit', motion: !still },
-        components: isDark
-          ? { Button: { colorError: '#ff8f88', colorErrorHover: '#ffaaa4', dangerColor: '#2b0b0a' } }
-          : {},
+        components: isDark ? darkComponents : {},
       }}
     >
       <App component={false}>

@@ -114,8 +114,13 @@ export function refresh(): Promise<boolean> {
   return refreshing
 }
 
+// resume takes up the session of an earlier visit. A server that is just restarting
+// is asked again: it would be wrong to show the sign-in page for that.
 export async function resume(): Promise<void> {
-  if (hinted()) await refresh()
+  for (let attempt = 0; attempt < 3 && hinted(); attempt++) {
+    if (await refresh()) return
+    await new Promise((resolve) => setTimeout(resolve, 400 * (attempt + 1)))
+  }
 }
 
 export async function logout(): Promise<void> {

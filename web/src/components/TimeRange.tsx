@@ -52,6 +52,7 @@ function RangeForm({ value, zone, onChange }: { value: Window; zone: string; onC
           <Button
             key={range}
             size="small"
+            style={{ justifyContent: 'start' }}
             type={range === active ? 'primary' : 'text'}
             aria-pressed={range === active}
             onClick={() => onChange({ range })}

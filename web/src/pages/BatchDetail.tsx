@@ -4,7 +4,7 @@ import { App, Button } from 'antd'
 import { useEffect, useState } from 'react'
 import { api, must, refusedOf } from '../api/client'
 import { batchQuery, jobQuery } from '../api/queries'
-import { type BatchDetail, type Execution, isFinal } from '../api/types'
+import { type Batch, type Execution, isFinal } from '../api/types'
 import { CopyButton, ErrorBox, Facts, Guarded, PageHead, Skeleton, Tabs } from '../components/basics'
 import { type Column, DataTable } from '../components/DataTable'
 import { Gantt } from '../components/Gantt'
@@ -53,7 +53,7 @@ function firstToShow(executions: Execution[]): Execution | undefined {
   )
 }
 
-function Detail({ batch }: { batch: BatchDetail }) {
+function Detail({ batch }: { batch: Batch }) {
   const t = useT()
   const text = useText()
   const ns = useNamespace()
@@ -66,7 +66,7 @@ function Detail({ batch }: { batch: BatchDetail }) {
   const search = useSearch({ from: '/ns/$ns/executions/$batchId' })
   const navigate = useNavigate({ from: '/ns/$ns/executions/$batchId' })
   const tab = search.tab ?? 'output'
-  const executions = [...batch.executions].sort((a, b) => a.shard - b.shard || a.attempt - b.attempt)
+  const executions = [...(batch.executions ?? [])].sort((a, b) => a.shard - b.shard || a.attempt - b.attempt)
   const chosen = executions.find((one) => one.id === search.exec) ?? firstToShow(executions)
   const [progress, setProgress] = useState<{ id: string; value: number } | null>(null)
   const [now, setNow] = useState(Date.now)
@@ -146,13 +146,21 @@ function Detail({ batch }: { batch: BatchDetail }) {
       key: 'error',
       title: t('batch.error'),
       clip: true,
-      cell: (one) => <span title={one.error}>{one.error}</span>,
+      cell: (one) => {
+        const why = one.error || text(one.reason)
+        return <span title={why}>{why}</span>
+      },
     },
   ]
 
   const shownProgress = progress && progress.id === chosen?.id ? progress.value : chosen?.progress
-  const events = executions
-    .flatMap((one) => (one.events ?? []).map((event, index) => ({ ...event, one, key: `${one.id}-${index}` })))
+  // The batch's own list holds those of its executions too, when the server sends one.
+  const events = (
+    batch.events?.length
+      ? batch.events.map((event) => ({ event, one: executions.find((one) => one.id === event.executionId) }))
+      : executions.flatMap((one) => (one.events ?? []).map((event) => ({ event, one })))
+  )
+    .map(({ event, one }, index) => ({ ...event, one, key: String(index) }))
     .sort((a, b) => Date.parse(a.at) - Date.parse(b.at))
   const failed = batch.state === 'FAILED' || batch.state === 'TIMED_OUT' || batch.state === 'CANCELLED'
 
@@ -198,7 +206,7 @@ function Detail({ batch }: { batch: BatchDetail }) {
             [t('executions.delay'), formatSpan(delayOf(batch)) || '–'],
             [t('executions.duration'), formatSpan(batch.durationMs) || '–'],
             [t('executions.shards'), `${batch.shardsDone - batch.shardsFailed} / ${batch.shardTotal}`],
-            [t('batch.attempts'), batch.attempts],
+            [t('batch.attempts'), Math.max(0, ...executions.map((one) => one.attempt))],
             [t('batch.jobVersion'), batch.jobVersion],
           ]}
         />
@@ -299,7 +307,7 @@ function Detail({ batch }: { batch: BatchDetail }) {
                 {
                   key: 'shard',
                   title: t('batch.shard'),
-                  cell: (event) => `${event.one.shard} · #${event.one.attempt}`,
+                  cell: (event) => (event.one ? `${event.one.shard} · #${event.one.attempt}` : '–'),
                 },
                 {
                   key: 'kind',

@@ -71,6 +71,7 @@ export function Executors() {
             <i style={{ width: `${one.slots > 0 ? Math.min(100, (one.running / one.slots) * 100) : 0}%` }} />
           </span>
           {one.running} / {one.slots}
+          <span className="two">{`${one.cpu} CPU · ${Math.round(one.memoryMB / 102.4) / 10} GiB`}</span>
         </span>
       ),
     },
@@ -93,11 +94,6 @@ export function Executors() {
             {handler.name}
           </span>
         )),
-    },
-    {
-      key: 'size',
-      title: t('executors.size'),
-      cell: (one) => <span className="nowrap">{`${one.cpu} · ${Math.round(one.memoryMB / 102.4) / 10} GiB`}</span>,
     },
     {
       key: 'sdk',

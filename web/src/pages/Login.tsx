@@ -45,7 +45,11 @@ export function Login() {
 
   return (
     <Door title={t('login.title')}>
-      {meta.data?.setupRequired && <p className="note">{t('app.setupNeeded')}</p>}
+      {meta.data?.setupRequired && (
+        <p className="note" style={{ marginBottom: 14 }}>
+          {t('app.setupNeeded')}
+        </p>
+      )}
       <form onSubmit={(event) => void submit(event)}>
         <Field label={t('login.username')}>
           {(field) => (

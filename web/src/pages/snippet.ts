@@ -1,23 +1,18 @@
 import { baseURL } from '../lib/base'
 
-// The smallest executor, to copy from the console.
+// The smallest executor, to copy from the console. It is the example of the SDK's README.
 export function goExecutor(namespace: string, app: string): string {
   return `package main
 
-import (
-	"context"
-	"log"
-	"os"
-
-	ax "github.com/ax-scheduler/ax/sdk/go"
-)
+import ("context"; "log"; "os"; "github.com/ax-scheduler/ax/sdk/go")
 
 func main() {
-	ex := ax.New(ax.Options{Server: ${JSON.stringify(baseURL)}, Namespace: ${JSON.stringify(namespace)}, App: ${JSON.stringify(app)}, Key: os.Getenv("AX_APP_KEY")})
-	ex.Handle("hello", func(ctx context.Context, run *ax.Run) error {
-		run.Logf("hello from batch %s", run.BatchID)
-		return nil
+	ex, err := ax.New(ax.Options{
+		Server: ${JSON.stringify(baseURL)}, Namespace: ${JSON.stringify(namespace)}, App: ${JSON.stringify(app)},
+		Key: os.Getenv("AX_APP_KEY"),
 	})
+	if err != nil { log.Fatal(err) }
+	ex.Simple("hello", func(c *ax.Context) error { c.Logf("hello from %s", c.BatchID()); return nil })
 	log.Fatal(ex.Run(context.Background()))
 }
 `
