@@ -72,6 +72,8 @@ const dark = {
   colorBgBase: '#10141b',
   colorBgContainer: '#181d26',
   colorBgElevated: '#1f2631',
+  colorBorder: '#414b5c',
+  colorBorderSecondary: '#2a313e',
 }
 
 function Root() {

@@ -80,13 +80,14 @@ export function Executors() {
       title: t('executors.labels'),
       cell: (one) =>
         Object.entries(one.labels ?? {}).map(([name, value]) => (
-          <span className="label" key={name}>
+          <span className="label nowrap" key={name}>
             {name}={value}
           </span>
         )),
     },
     {
       key: 'handlers',
+      wide: true,
       title: t('executors.handlers'),
       cell: (one) =>
         (one.handlers ?? []).map((handler) => (
