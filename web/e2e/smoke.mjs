@@ -383,7 +383,7 @@ async function walk() {
   await open(`ns/${ns}/jobs`)
   await look('small-jobs')
   await page.setViewportSize({ width: 1280, height: 720 })
-  await open(`ns/${ns}/jobs`)
+  await load(`ns/${ns}/jobs`)
   await page.keyboard.press('Tab')
   if ((await page.evaluate(() => document.activeElement?.className)) !== 'skip')
     fail('the first stop is not the skip link')

@@ -59,7 +59,7 @@ function Detail({ batch, job }: { batch: Batch; job: Job | undefined }) {
   const ns = useNamespace()
   const can = useCan()
   const client = useQueryClient()
-  const { modal } = App.useApp()
+  const { message, modal } = App.useApp()
   const toast = useBatchToast()
   const showError = useShowError()
   const triggerWord = useTriggerWord()
@@ -95,10 +95,12 @@ function Detail({ batch, job }: { batch: Batch; job: Job | undefined }) {
         try {
           if (kind === 'cancel') {
             await must(api.POST('/api/v1/namespaces/{namespace}/batches/{batchId}/cancel', { params }))
-            toast(id, t('batch.cancelAsked', { id }))
+            message.success(t('batch.cancelAsked', { id }))
           } else {
             const next = await must(api.POST('/api/v1/namespaces/{namespace}/batches/{batchId}/retry', { params }))
-            toast(next.batchId, t('batch.retried', { id: next.batchId }))
+            const text = t('batch.retried', { id: next.batchId })
+            if (next.batchId === id) message.success(text)
+            else toast(next.batchId, text)
           }
         } catch (error) {
           showError(error)
@@ -160,6 +162,7 @@ function Detail({ batch, job }: { batch: Batch; job: Job | undefined }) {
 
   const shownProgress = progress && progress.id === chosen?.id ? progress.value : chosen?.progress
   const events = eventsOf(batch, executions)
+  const took = batch.durationMs ?? (!final && batch.startedAt ? now - Date.parse(batch.startedAt) : null)
   const missedFact: [string, string] = [
     t('batch.missed'),
     t('batch.missedText', { count: batch.missedCount, at: formatTime(batch.missedLastAt ?? batch.dueAt, zone) }),
@@ -203,7 +206,7 @@ function Detail({ batch, job }: { batch: Batch; job: Job | undefined }) {
             [t('executions.start'), <Time key="start" at={batch.startedAt} millis />],
             [t('batch.finished'), <Time key="end" at={batch.finishedAt} millis />],
             [t('executions.delay'), formatSpan(delayOf(batch)) || '–'],
-            [t('executions.duration'), formatSpan(batch.durationMs) || '–'],
+            [t('executions.duration'), formatSpan(took) || '–'],
             [t('executions.shards'), `${batch.shardsDone - batch.shardsFailed} / ${batch.shardTotal}`],
             [t('batch.attempts'), Math.max(0, ...executions.map((one) => one.attempt))],
             [t('batch.jobVersion'), batch.jobVersion],
@@ -349,7 +352,7 @@ function Detail({ batch, job }: { batch: Batch; job: Job | undefined }) {
         style={{ paddingLeft: 0 }}
         onClick={() => void navigate({ to: '/ns/$ns/executions', params: { ns }, search: { job: batch.jobId } })}
       >
-        {t('jobs.viewRuns')}
+        {t('batch.allOfJob')}
       </Button>
     </>
   )

@@ -59,11 +59,15 @@ export function useBatchColumns(): Record<string, Column<Batch>> {
       title: t('executions.job'),
       cell: (batch) => <JobLink batch={batch} />,
     },
-    trigger: { key: 'trigger', title: t('executions.trigger'), cell: (batch) => triggerWord(batch.trigger) },
+    trigger: {
+      key: 'trigger',
+      title: t('executions.trigger'),
+      cell: (batch) => <span className="nowrap">{triggerWord(batch.trigger)}</span>,
+    },
     state: { key: 'state', title: t('common.state'), cell: (batch) => <StatusTag state={batch.state} /> },
     shards: {
       key: 'shards',
-      title: t('executions.shards'),
+      title: t('executions.shardsShort'),
       num: true,
       cell: (batch) => `${batch.shardsDone - batch.shardsFailed} / ${batch.shardTotal}`,
     },

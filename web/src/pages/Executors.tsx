@@ -27,21 +27,29 @@ export function Executors() {
 
   const states = splitList(search.state, executorStates)
   const q = (search.q ?? '').toLowerCase()
-  const rows = (query.data?.items ?? []).filter(
-    (one) =>
-      (!search.app || one.app === search.app) &&
-      (states.length === 0 || states.includes(one.state)) &&
-      (!q || searchable(one).includes(q)),
-  )
+  // Those that are gone come last; within each part the order is the server's.
+  const rows = (query.data?.items ?? [])
+    .filter(
+      (one) =>
+        (!search.app || one.app === search.app) &&
+        (states.length === 0 || states.includes(one.state)) &&
+        (!q || searchable(one).includes(q)),
+    )
+    .sort((a, b) => Number(a.state === 'OFFLINE') - Number(b.state === 'OFFLINE'))
 
   const columns: Column<Executor>[] = [
     {
       key: 'app',
-      title: t('jobs.app'),
+      title: t('executors.appAddress'),
       cell: (one) => (
         <>
           {one.app}
           <span className="two mono">{one.address}</span>
+          {Object.entries(one.labels ?? {}).map(([name, value]) => (
+            <span className="label" key={name}>
+              {name}={value}
+            </span>
+          ))}
         </>
       ),
     },
@@ -74,16 +82,6 @@ export function Executors() {
           <span className="two">{`${one.cpu} CPU · ${Math.round(one.memoryMB / 102.4) / 10} GiB`}</span>
         </span>
       ),
-    },
-    {
-      key: 'labels',
-      title: t('executors.labels'),
-      cell: (one) =>
-        Object.entries(one.labels ?? {}).map(([name, value]) => (
-          <span className="label nowrap" key={name}>
-            {name}={value}
-          </span>
-        )),
     },
     {
       key: 'handlers',
