@@ -24,7 +24,8 @@ finish() {
   fi
 }
 trap finish EXIT
-trap 'exit 130' INT TERM
+# A signal ends the step that runs, too: waiting for it would take minutes.
+trap 'trap - INT TERM; kill 0; exit 130' INT TERM
 
 # step NAME COMMAND… runs a command, shows its output as it comes, and says every half minute
 # that it still runs.
