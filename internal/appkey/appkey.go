@@ -84,7 +84,7 @@ func (r *Ring) ByName(ctx context.Context, namespace, app string) (Entry, error)
 	}
 	e := Entry{App: found.App, Namespace: found.Namespace}
 	for _, row := range found.Keys {
-		key, err := r.sealer.Open(aad(found.Namespace.ID, found.App.ID), row.SealedKey)
+		key, err := r.sealer.Open(aad(found.Namespace.ID, found.ID), row.SealedKey)
 		if err != nil {
 			return Entry{}, fmt.Errorf("key %d of app %s: %w", row.ID, name, err)
 		}

@@ -207,8 +207,7 @@ func ParseRules(list []string) ([]Rule, error) {
 	for i, text := range list {
 		r, err := ParseRule(text)
 		if err != nil {
-			var inv *message.Invalid
-			if errors.As(err, &inv) {
+			if inv, ok := errors.AsType[*message.Invalid](err); ok {
 				moved := *inv
 				moved.Field = fmt.Sprintf("allow[%d]", i)
 				return nil, &moved

@@ -87,7 +87,7 @@ func Sign(h http.Header, id string, at time.Time, body []byte, keys ...Key) erro
 	return nil
 }
 
-var idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{8,64}$`) //nolint:gochecknoglobals // compiled once, constant
+var idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{8,64}$`)
 
 // Verify checks a message against the keys of its app at the host's time now. The
 // order of the checks tells a wrong key from a wrong clock: only the holder of the key learns

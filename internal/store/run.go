@@ -97,7 +97,7 @@ func (b *Bucket) InsertBatches(list []BatchRow) (existing map[string]bool, err e
 			var id string
 			var at int64
 			if err := found.Scan(&id, &at); err != nil {
-				_ = found.Close()
+				_ = found.Close() //nolint:sqlclosecheck // a defer in a loop would keep them all open
 				return existing, err
 			}
 			if created[id] == at {
@@ -593,7 +593,7 @@ func (b *Bucket) Stopping(ids []int64, reason string, now int64) error {
 	})
 }
 
-// Renew writes leases and deadlines that heartbeats brought; 0 leaves a deadline.
+// Renewal is a lease, and a deadline unless that is 0, that a heartbeat brought.
 type Renewal struct {
 	ID         int64
 	LeaseUntil int64

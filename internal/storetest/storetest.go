@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/hex"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,7 +58,7 @@ func Database(t testing.TB) string {
 	t.Cleanup(func() {
 		_, err := admin.ExecContext(ctx, "DROP DATABASE "+name)
 		if err != nil {
-			t.Log(fmt.Sprintf("drop %s: %v", name, err))
+			t.Logf("drop %s: %v", name, err)
 		}
 		_ = admin.Close()
 	})

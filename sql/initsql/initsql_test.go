@@ -65,6 +65,20 @@ func run(t *testing.T, db *sql.DB, list []string) {
 	}
 }
 
+func lines(t *testing.T, db *sql.DB, query string) (out []string) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), query)
+	require.NoError(t, err)
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var line string
+		require.NoError(t, rows.Scan(&line))
+		out = append(out, line)
+	}
+	require.NoError(t, rows.Err())
+	return out
+}
+
 // describe is what information_schema knows of a database.
 func describe(t *testing.T, db *sql.DB) []string {
 	t.Helper()
@@ -78,15 +92,7 @@ func describe(t *testing.T, db *sql.DB) []string {
 		"SELECT CONCAT_WS('|', 'lease', bucket, owner, epoch, cursor_at, next_seq) FROM bucket_lease ORDER BY bucket",
 		"SELECT CONCAT_WS('|', 'sequence', name, next_id) FROM ax_sequence ORDER BY name",
 	} {
-		rows, err := db.QueryContext(t.Context(), query)
-		require.NoError(t, err)
-		for rows.Next() {
-			var line string
-			require.NoError(t, rows.Scan(&line))
-			out = append(out, line)
-		}
-		require.NoError(t, rows.Err())
-		require.NoError(t, rows.Close())
+		out = append(out, lines(t, db, query)...)
 	}
 	return out
 }

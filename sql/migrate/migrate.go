@@ -17,7 +17,7 @@ import (
 )
 
 //go:embed mysql/*.sql sqlite/*.sql
-var files embed.FS //nolint:gochecknoglobals // embedded files
+var files embed.FS
 
 // Dialects.
 const (
@@ -73,8 +73,7 @@ func Up(ctx context.Context, db *sql.DB, dialect string) (int64, error) {
 		return current, fmt.Errorf("schema version %d, this build knows %d: %w", current, newest, ErrNewer)
 	}
 	if _, err := provider.Up(ctx); err != nil {
-		var partial *goose.PartialError
-		if errors.As(err, &partial) {
+		if partial, ok := errors.AsType[*goose.PartialError](err); ok {
 			return current, fmt.Errorf("migrate: %s stopped half-way: %w", partial.Failed.Source.Path, err)
 		}
 		return current, fmt.Errorf("migrate: %w", err)

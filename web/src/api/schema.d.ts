@@ -4,6 +4,23 @@
  */
 
 export interface paths {
+    "/api/v1/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The audit trail of the namespaces where I may read it, newest first */
+        get: operations["listAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/auth/login": {
         parameters: {
             query?: never;
@@ -13,23 +30,8 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        post: operations["post-auth-login"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/auth/refresh": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post: operations["post-auth-refresh"];
+        /** Log in */
+        post: operations["login"];
         delete?: never;
         options?: never;
         head?: never;
@@ -45,7 +47,25 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        post: operations["post-auth-logout"];
+        /** End the session of the refresh cookie */
+        post: operations["logout"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/refresh": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Get a new access token with the refresh cookie */
+        post: operations["refresh"];
         delete?: never;
         options?: never;
         head?: never;
@@ -59,7 +79,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: operations["get-me"];
+        /** Who I am and what I may do */
+        get: operations["me"];
         put?: never;
         post?: never;
         delete?: never;
@@ -75,25 +96,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: operations["get-meta"];
+        /** What this server is */
+        get: operations["meta"];
         put?: never;
         post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/setup": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post: operations["post-setup"];
         delete?: never;
         options?: never;
         head?: never;
@@ -107,9 +113,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: operations["get-namespaces"];
+        /** Namespaces that I may see */
+        get: operations["listNamespaces"];
         put?: never;
-        post?: never;
+        /** Make a namespace */
+        post: operations["createNamespace"];
         delete?: never;
         options?: never;
         head?: never;
@@ -123,105 +131,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: operations["get-namespaces-namespace-apps"];
+        /** Apps of a namespace */
+        get: operations["listApps"];
         put?: never;
-        post: operations["post-namespaces-namespace-apps"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/namespaces/{namespace}/jobs": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get: operations["get-namespaces-namespace-jobs"];
-        put?: never;
-        post: operations["post-namespaces-namespace-jobs"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/namespaces/{namespace}/jobs/{id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get: operations["get-namespaces-namespace-jobs-id"];
-        put: operations["put-namespaces-namespace-jobs-id"];
-        post?: never;
-        delete: operations["delete-namespaces-namespace-jobs-id"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/namespaces/{namespace}/jobs/{id}/enable": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post: operations["post-namespaces-namespace-jobs-id-enable"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/namespaces/{namespace}/jobs/{id}/disable": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post: operations["post-namespaces-namespace-jobs-id-disable"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/namespaces/{namespace}/jobs/{id}/trigger": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post: operations["post-namespaces-namespace-jobs-id-trigger"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/namespaces/{namespace}/schedule/preview": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post: operations["post-namespaces-namespace-schedule-preview"];
+        /** Make an app; its key is shown once */
+        post: operations["createApp"];
         delete?: never;
         options?: never;
         head?: never;
@@ -235,7 +149,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: operations["get-namespaces-namespace-batches"];
+        /** Batches of a namespace, latest due first */
+        get: operations["listBatches"];
         put?: never;
         post?: never;
         delete?: never;
@@ -251,7 +166,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: operations["get-namespaces-namespace-batches-batchId"];
+        /** One batch with its executions */
+        get: operations["getBatch"];
         put?: never;
         post?: never;
         delete?: never;
@@ -269,7 +185,8 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        post: operations["post-namespaces-namespace-batches-batchId-cancel"];
+        /** Cancel what waits and ask what runs to stop */
+        post: operations["cancelBatch"];
         delete?: never;
         options?: never;
         head?: never;
@@ -285,7 +202,25 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        post: operations["post-namespaces-namespace-batches-batchId-retry"];
+        /** Try the failed shards again */
+        post: operations["retryBatch"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/egress": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** Say which addresses a namespace's executors may have */
+        put: operations["setEgress"];
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -299,7 +234,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: operations["get-namespaces-namespace-executions"];
+        /** Executions of a namespace, latest due first */
+        get: operations["listExecutions"];
         put?: never;
         post?: never;
         delete?: never;
@@ -315,7 +251,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: operations["get-namespaces-namespace-executions-id"];
+        /** One execution */
+        get: operations["getExecution"];
         put?: never;
         post?: never;
         delete?: never;
@@ -331,7 +268,42 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: operations["get-namespaces-namespace-executions-id-output"];
+        /** Output from a byte offset */
+        get: operations["getOutput"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/executions/{id}/output/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Output as it comes (server-sent events) */
+        get: operations["streamOutput"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/executions/{id}/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The same as output/stream */
+        get: operations["streamExecution"];
         put?: never;
         post?: never;
         delete?: never;
@@ -347,7 +319,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: operations["get-namespaces-namespace-executors"];
+        /** Executors of a namespace */
+        get: operations["listExecutors"];
         put?: never;
         post?: never;
         delete?: never;
@@ -356,16 +329,105 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/audit": {
+    "/api/v1/namespaces/{namespace}/jobs": {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        get: operations["get-audit"];
+        /** Jobs of a namespace */
+        get: operations["listJobs"];
         put?: never;
+        /** Make a job */
+        post: operations["createJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/jobs/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One job */
+        get: operations["getJob"];
+        /** Replace a job's definition */
+        put: operations["updateJob"];
         post?: never;
+        /** Delete a job; its history stays */
+        delete: operations["deleteJob"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/jobs/{id}/disable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Stop a job from firing; what runs goes on */
+        post: operations["disableJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/jobs/{id}/enable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Let a job fire */
+        post: operations["enableJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/jobs/{id}/trigger": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Run a job now */
+        post: operations["triggerJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/schedule/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The next firings of triggers */
+        post: operations["previewSchedule"];
         delete?: never;
         options?: never;
         head?: never;
@@ -379,9 +441,27 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get: operations["get-namespaces-namespace-summary"];
+        /** How a namespace is doing */
+        get: operations["summary"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/setup": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Make the first administrator */
+        post: operations["setup"];
         delete?: never;
         options?: never;
         head?: never;
@@ -392,378 +472,590 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        ActorView: {
+            id: string;
+            name: string;
+            type: string;
+        };
+        AppInputBody: {
+            name: string;
+            /**
+             * @default ax
+             * @enum {string}
+             */
+            protocol: "ax";
+        };
+        AppView: {
+            createdAt: string;
+            executors: components["schemas"]["AppViewExecutorsStruct"];
+            /** Format: int64 */
+            jobs: number;
+            name: string;
+            protocol: string;
+        };
+        AppViewExecutorsStruct: {
+            /** Format: int64 */
+            online: number;
+            /** Format: int64 */
+            total: number;
+        };
+        AuditView: {
+            action: string;
+            actor: components["schemas"]["ActorView"];
+            after?: unknown;
+            at: string;
+            before?: unknown;
+            diff: components["schemas"]["DiffView"][];
+            id: string;
+            ip: string;
+            /** @description empty = the platform */
+            namespace: string;
+            object: components["schemas"]["ObjectView"];
+            outcome: string;
+            requestId: string;
+        };
+        BatchIDView: {
+            batchId: string;
+        };
+        BatchView: {
+            app: string;
+            batchId: string;
+            createdBy: string;
+            /** @description when it was to run */
+            dueAt: string;
+            /** Format: int64 */
+            durationMs: number | null;
+            events?: components["schemas"]["EventView"][];
+            executions?: components["schemas"]["ExecutionView"][];
+            finishedAt: string | null;
+            jobId: string;
+            /** @description empty when the job was deleted */
+            jobName: string;
+            /**
+             * Format: int64
+             * @description the definition that it is pinned to
+             */
+            jobVersion: number;
+            /**
+             * Format: int64
+             * @description firings that a MISSED row stands for
+             */
+            missedCount: number;
+            missedLastAt: string | null;
+            /** @description null = as the job says */
+            params: string | null;
+            plannedFor: string;
+            /** Format: int64 */
+            priority: number;
+            reason?: components["schemas"]["ReasonView"];
+            /** Format: int64 */
+            shardTotal: number;
+            /** Format: int64 */
+            shardsDone: number;
+            /** Format: int64 */
+            shardsFailed: number;
+            startedAt: string | null;
+            /** @enum {string} */
+            state: "WAITING" | "DELAYED" | "READY" | "DISPATCHING" | "RUNNING" | "UNKNOWN" | "SUCCEEDED" | "FAILED" | "TIMED_OUT" | "CANCELLED" | "SKIPPED" | "MISSED";
+            /** @description cron, fixedRate, fixedDelay, manual, … */
+            trigger: string;
+            /**
+             * Format: int64
+             * @description 0 = not by a schedule
+             */
+            triggerNo: number;
+        };
+        ConcurrencyBody: {
+            /**
+             * Format: int64
+             * @description default 1; with allow 0 = no limit
+             */
+            max?: number;
+            /** @description skip (default), queueOne, queueAll, cover or allow */
+            policy?: string;
+        };
+        ConcurrencyView: {
+            /** Format: int64 */
+            max: number;
+            policy: string;
+        };
+        CreatedAppView: {
+            createdAt: string;
+            executors: components["schemas"]["CreatedAppViewExecutorsStruct"];
+            /** Format: int64 */
+            jobs: number;
+            /** @description shown once; executors sign with it */
+            key: string;
+            name: string;
+            protocol: string;
+        };
+        CreatedAppViewExecutorsStruct: {
+            /** Format: int64 */
+            online: number;
+            /** Format: int64 */
+            total: number;
+        };
+        DiffView: {
+            from?: unknown;
+            op: string;
+            path: string;
+            value?: unknown;
+        };
+        EgressInputBody: {
+            /** @description such as 10.0.0.0/8:9000-9999; * is every port */
+            allow: string[];
+        };
+        EventView: {
+            at: string;
+            detail: string;
+            executionId?: string;
+            kind: string;
+        };
+        ExecutionView: {
+            /** Format: int64 */
+            attempt: number;
+            batchId: string;
+            dispatchedAt: string | null;
+            dueAt: string;
+            /**
+             * Format: int64
+             * @description of the handler, by the executor's clock
+             */
+            durationMs: number | null;
+            /** @description the handler's message; a success may have one */
+            error: string;
+            events: components["schemas"]["EventView"][];
+            executor?: components["schemas"]["ExecutorRef"];
+            finishedAt: string | null;
+            id: string;
+            jobId: string;
+            jobName: string;
+            /** @description a retry waits until then */
+            notBefore: string;
+            /** Format: int64 */
+            outputBytes: number;
+            /** Format: int64 */
+            progress: number | null;
+            reason?: components["schemas"]["ReasonView"];
+            result: string | null;
+            /** Format: int64 */
+            shard: number;
+            /** Format: int64 */
+            shardTotal: number;
+            startedAt: string | null;
+            /** @enum {string} */
+            state: "SCHEDULED" | "DISPATCHING" | "RUNNING" | "STOPPING" | "UNKNOWN" | "SUCCEEDED" | "FAILED" | "TIMED_OUT" | "CANCELLED" | "REJECTED" | "LOST";
+            stopAsked: boolean;
+            stopConfirmed: boolean;
+            /**
+             * Format: int64
+             * @description in the executor's pool
+             */
+            waitedMs: number | null;
+        };
+        ExecutorRef: {
+            address: string;
+            id: string;
+        };
+        ExecutorView: {
+            address: string;
+            app: string;
+            /** Format: int64 */
+            cpu: number;
+            handlers: components["schemas"]["HandlerView"][];
+            /** Format: int64 */
+            heartbeatAgeMs: number;
+            id: string;
+            labels: {
+                [key: string]: string;
+            };
+            /** Format: int64 */
+            memoryMB: number;
+            reason?: components["schemas"]["ReasonView"];
+            registeredAt: string;
+            /**
+             * Format: int64
+             * @description executions that it was given and has not reported
+             */
+            running: number;
+            sdk: string;
+            /** Format: int64 */
+            slots: number;
+            startId: string;
+            /** @enum {string} */
+            state: "PENDING" | "ONLINE" | "SUSPECT" | "OFFLINE" | "DRAINING" | "REFUSED";
+        };
+        FireView: {
+            /** @description with the offset of the trigger's zone */
+            at: string;
+            note?: components["schemas"]["Text"];
+            /** Format: int64 */
+            trigger: number;
+        };
+        HandlerView: {
+            kind: string;
+            name: string;
+        };
+        Invalid: {
+            code: string;
+            field: string;
+            message: components["schemas"]["Text"];
+            suggestion: string;
+            token: string;
+        };
+        JobBody: {
+            app: string;
+            concurrency?: components["schemas"]["ConcurrencyBody"];
+            description?: string;
+            /** @description default true */
+            enabled?: boolean;
+            handler: string;
+            misfire?: components["schemas"]["MisfireBody"];
+            name: string;
+            /** @description text, JSON by convention; at most 64 KiB */
+            params?: string;
+            /**
+             * Format: int64
+             * @description 0 (default) to 5
+             */
+            priority?: number;
+            retry?: components["schemas"]["RetryBody"];
+            routing?: components["schemas"]["RoutingBody"];
+            /** @description 0s = no limit (default) */
+            timeout?: string;
+            triggers?: components["schemas"]["TriggerBody"][];
+        };
+        JobView: {
+            app: string;
+            concurrency: components["schemas"]["ConcurrencyView"];
+            createdAt: string;
+            description: string;
+            enabled: boolean;
+            handler: string;
+            id: string;
+            /** @description newest first, at most 20 */
+            lastBatches: components["schemas"]["ResultView"][];
+            lastTriggerAt: string | null;
+            misfire: components["schemas"]["MisfireView"];
+            name: string;
+            nextTriggerAt: string | null;
+            params: string;
+            /** Format: int64 */
+            priority: number;
+            retry: components["schemas"]["RetryView"];
+            routing: components["schemas"]["RoutingView"];
+            scheduleText: components["schemas"]["Text"];
+            timeout: string;
+            triggers: components["schemas"]["TriggerBody"][];
+            updatedAt: string;
+            updatedBy: string;
+            /** Format: int64 */
+            version: number;
+        };
+        ListAppView: {
+            items: components["schemas"]["AppView"][];
+            /** @description empty on the last page */
+            nextCursor: string;
+        };
+        ListAuditView: {
+            items: components["schemas"]["AuditView"][];
+            /** @description empty on the last page */
+            nextCursor: string;
+        };
+        ListBatchView: {
+            items: components["schemas"]["BatchView"][];
+            /** @description empty on the last page */
+            nextCursor: string;
+        };
+        ListExecutionView: {
+            items: components["schemas"]["ExecutionView"][];
+            /** @description empty on the last page */
+            nextCursor: string;
+        };
+        ListExecutorView: {
+            items: components["schemas"]["ExecutorView"][];
+            /** @description empty on the last page */
+            nextCursor: string;
+        };
+        ListJobView: {
+            items: components["schemas"]["JobView"][];
+            /** @description empty on the last page */
+            nextCursor: string;
+        };
+        ListNamespaceView: {
+            items: components["schemas"]["NamespaceView"][];
+            /** @description empty on the last page */
+            nextCursor: string;
+        };
+        LoginInputBody: {
+            password: string;
+            username: string;
+        };
+        MeInNamespace: {
+            can: string[];
+            displayName: string;
+            name: string;
+            role: string;
+        };
+        MeView: {
+            /** @description rights on the platform */
+            can: string[];
+            displayName: string;
+            id: string;
+            name: string;
+            namespaces: components["schemas"]["MeInNamespace"][];
+            platformAdmin: boolean;
+        };
+        MetaView: {
+            /**
+             * Format: int64
+             * @description database clock minus host clock
+             */
+            clockDriftMs: number;
+            commit: string;
+            console: boolean;
+            demo: boolean;
+            /** @description ax time */
+            serverTime: string;
+            setupRequired: boolean;
+            version: string;
+        };
+        MisfireBody: {
+            /**
+             * Format: int64
+             * @description default 100
+             */
+            max?: number;
+            /** @description once (default), skip or all */
+            policy?: string;
+            /** @description latest start; default 1h */
+            window?: string;
+        };
+        MisfireView: {
+            /** Format: int64 */
+            max: number;
+            policy: string;
+            window: string;
+        };
+        NamespaceInputBody: {
+            displayName?: string;
+            name: string;
+        };
+        NamespaceView: {
+            createdAt: string;
+            displayName: string;
+            /** @description address ranges and ports that executors may have; a server that listens on loopback allows loopback besides */
+            egress: string[];
+            name: string;
+        };
+        ObjectView: {
+            id: string;
+            name: string;
+            type: string;
+        };
+        OutputView: {
+            /** @description the execution has ended and there is nothing more */
+            end: boolean;
+            /** Format: int64 */
+            nextOffset: number;
+            text: string;
+        };
+        PreviewInputBody: {
+            /**
+             * Format: int64
+             * @description default 10
+             */
+            count?: number;
+            /** @description RFC 3339; default now */
+            from?: string;
+            triggers: components["schemas"]["TriggerBody"][];
+        };
+        PreviewView: {
+            fires: components["schemas"]["FireView"][];
+            warnings: components["schemas"]["WarningView"][];
+        };
+        Problem: {
+            /** @description the batch that exists already */
+            batchId?: string;
+            /** @description stable, in snake case */
+            code: string;
+            detail: string;
+            /** @description one entry per field that is refused */
+            errors?: components["schemas"]["Invalid"][];
+            requestId?: string;
+            /** Format: int64 */
+            status: number;
+            title: string;
+            type: string;
+        };
+        ReasonView: {
+            code: string;
+            detail: string;
+            en: string;
+            zh: string;
+        };
+        ResultView: {
+            batchId: string;
+            dueAt: string;
+            /** @enum {string} */
+            state: "WAITING" | "DELAYED" | "READY" | "DISPATCHING" | "RUNNING" | "UNKNOWN" | "SUCCEEDED" | "FAILED" | "TIMED_OUT" | "CANCELLED" | "SKIPPED" | "MISSED";
+        };
+        RetryBody: {
+            /** @description exponential (default) or fixed */
+            backoff?: string;
+            /** @description default 1s */
+            initial?: string;
+            /**
+             * Format: int64
+             * @description extra attempts, 0 to 100; default 3
+             */
+            max?: number;
+            /** @description the waits, one per extra attempt, instead of the above */
+            steps?: string[];
+        };
+        RetryView: {
+            backoff: string;
+            initial: string;
+            /** Format: int64 */
+            max: number;
+            steps?: string[];
+        };
+        RoutingBody: {
+            /** @description field of the parameters that consistentHash places */
+            hashKey?: string;
+            /** @description reserved; must be empty */
+            selector?: string;
+            /** @description default roundRobin */
+            strategy?: string;
+        };
+        RoutingView: {
+            hashKey: string;
+            selector: string;
+            strategy: string;
+        };
+        SetupInputBody: {
+            /** @description 15 to 128 characters */
+            password: string;
+            /** @description from the link that the server printed at its first start */
+            token: string;
+            username: string;
+        };
+        SummaryView: {
+            /** Format: int64 */
+            executorsOnline: number;
+            /** Format: int64 */
+            executorsTotal: number;
+            /** Format: int64 */
+            failed1h: number;
+            /** Format: int64 */
+            jobs: number;
+            /** Format: int64 */
+            jobsEnabled: number;
+            /** Format: int64 */
+            missed1h: number;
+            /**
+             * Format: int64
+             * @description due and waiting for an executor or their turn
+             */
+            queued: number;
+            /** Format: int64 */
+            running: number;
+            /** Format: int64 */
+            skipped1h: number;
+            /** Format: int64 */
+            succeeded1h: number;
+            /**
+             * Format: double
+             * @description of this server since its start, upper bound of the histogram's bucket
+             */
+            triggerErrorP99Ms: number | null;
+        };
+        SwitchJobInputBody: {
+            /**
+             * Format: int64
+             * @description the version that was read; 0 = whatever it is
+             */
+            version?: number;
+        };
         Text: {
             en: string;
             zh: string;
         };
-        Reason: {
-            code: string;
-            en: string;
-            zh: string;
-        };
-        Invalid: {
-            field: string;
-            code: string;
-            message: components["schemas"]["Text"];
-            token?: string;
-            suggestion?: string;
-        };
-        Problem: {
-            title: string;
-            status: number;
-            code: string;
-            type?: string;
-            detail?: string;
-            requestId?: string;
-            errors?: components["schemas"]["Invalid"][];
-        };
-        Login: {
-            username: string;
-            password: string;
-        };
-        User: {
-            id: string;
-            name: string;
-            displayName: string;
-        };
-        Session: {
+        TokenView: {
+            /** @description send it as Authorization: Bearer */
             accessToken: string;
+            /**
+             * Format: int64
+             * @description seconds
+             */
             expiresIn: number;
-            user: components["schemas"]["User"];
+            user: components["schemas"]["UserView"];
         };
-        Setup: {
-            token: string;
-            username: string;
-            password: string;
-        };
-        Membership: {
-            name: string;
-            displayName: string;
-            role: string;
-            can: string[];
-        };
-        Me: {
-            id: string;
-            name: string;
-            displayName: string;
-            platformAdmin: boolean;
-            namespaces: components["schemas"]["Membership"][];
-        };
-        Meta: {
-            version: string;
-            commit: string;
-            console: boolean;
-            setupRequired: boolean;
-            /** Format: date-time */
-            serverTime: string;
-            clockDriftMs: number;
-            demo: boolean;
-        };
-        Namespace: {
-            name: string;
-            displayName: string;
-            /** Format: date-time */
-            createdAt: string;
-            egress: string[];
-        };
-        Count: {
-            online: number;
-            total: number;
-        };
-        App: {
-            name: string;
-            protocol: string;
-            /** Format: date-time */
-            createdAt: string;
-            executors: components["schemas"]["Count"];
-            jobs: number;
-        };
-        AppInput: {
-            name: string;
-            protocol: string;
-        };
-        AppCreated: components["schemas"]["App"] & {
-            key: string;
-        };
-        Trigger: {
-            /** @enum {string} */
-            kind: "cron" | "fixedRate" | "fixedDelay";
-            no?: number;
-            expr?: string;
-            /** @enum {string} */
-            dialect?: "quartz" | "unix" | "descriptor";
-            zone?: string;
-            /** @enum {string} */
-            clockChange?: "once" | "skip" | "both" | "quartz";
+        TriggerBody: {
+            /** @description a point of the grid of fixedRate */
+            anchor?: string;
+            /** @description once (default), skip, both or quartz */
+            clockChange?: string;
+            /** @description quartz (default), unix or descriptor */
+            dialect?: string;
+            end?: string;
+            /** @description such as 5s */
             every?: string;
+            expr?: string;
+            /** @description cron, fixedRate or fixedDelay */
+            kind: string;
+            /**
+             * Format: int64
+             * @description given once by the server; leave out for a new trigger
+             */
+            no?: number;
+            start?: string;
+            /** @description default Asia/Shanghai */
+            zone?: string;
         };
-        Routing: {
-            strategy: string;
-            hashKey?: string;
-            selector?: string;
-        };
-        Retry: {
-            max: number;
-            backoff?: string;
-            initial?: string;
-            steps?: string[];
-        };
-        Concurrency: {
-            policy: string;
-            max?: number;
-        };
-        Misfire: {
-            policy: string;
-            window?: string;
-            max?: number;
-        };
-        JobInput: {
-            name: string;
-            app: string;
-            handler: string;
-            description: string;
-            triggers: components["schemas"]["Trigger"][];
-            params: string;
-            routing: components["schemas"]["Routing"];
-            retry: components["schemas"]["Retry"];
-            timeout: string;
-            concurrency: components["schemas"]["Concurrency"];
-            misfire: components["schemas"]["Misfire"];
-            priority: number;
-            enabled: boolean;
-            version?: number;
-        };
-        /** @enum {string} */
-        BatchState: "WAITING" | "DELAYED" | "READY" | "DISPATCHING" | "RUNNING" | "UNKNOWN" | "SUCCEEDED" | "FAILED" | "TIMED_OUT" | "CANCELLED" | "SKIPPED" | "MISSED";
-        /** @enum {string} */
-        ExecutionState: "SCHEDULED" | "DISPATCHING" | "RUNNING" | "STOPPING" | "UNKNOWN" | "SUCCEEDED" | "FAILED" | "TIMED_OUT" | "CANCELLED" | "REJECTED" | "LOST";
-        /** @enum {string} */
-        ExecutorState: "PENDING" | "ONLINE" | "SUSPECT" | "OFFLINE" | "DRAINING" | "REFUSED";
-        LastBatch: {
-            batchId: string;
-            state: components["schemas"]["BatchState"];
-            /** Format: date-time */
-            dueAt: string;
-        };
-        Job: {
-            id: string;
-            name: string;
-            app: string;
-            handler: string;
-            description: string;
-            triggers: components["schemas"]["Trigger"][];
-            params: string;
-            routing: components["schemas"]["Routing"];
-            retry: components["schemas"]["Retry"];
-            timeout: string;
-            concurrency: components["schemas"]["Concurrency"];
-            misfire: components["schemas"]["Misfire"];
-            priority: number;
-            enabled: boolean;
-            version: number;
-            /** Format: date-time */
-            createdAt: string;
-            /** Format: date-time */
-            updatedAt: string;
-            updatedBy: string;
-            /** Format: date-time */
-            nextTriggerAt: string | null;
-            /** Format: date-time */
-            lastTriggerAt: string | null;
-            scheduleText: components["schemas"]["Text"];
-            lastBatches: components["schemas"]["LastBatch"][];
-        };
-        VersionInput: {
-            version: number;
-        };
-        RunInput: {
-            params?: string;
+        TriggerJobInputBody: {
+            /** @description the same key within 24 h answers the same batch */
             idempotencyKey?: string;
+            /** @description instead of the job's own */
+            params?: string;
         };
-        RunResult: {
-            batchId: string;
+        UpdateJobInputBody: {
+            app: string;
+            concurrency?: components["schemas"]["ConcurrencyBody"];
+            description?: string;
+            /** @description default true */
+            enabled?: boolean;
+            handler: string;
+            misfire?: components["schemas"]["MisfireBody"];
+            name: string;
+            /** @description text, JSON by convention; at most 64 KiB */
+            params?: string;
+            /**
+             * Format: int64
+             * @description 0 (default) to 5
+             */
+            priority?: number;
+            retry?: components["schemas"]["RetryBody"];
+            routing?: components["schemas"]["RoutingBody"];
+            /** @description 0s = no limit (default) */
+            timeout?: string;
+            triggers?: components["schemas"]["TriggerBody"][];
+            /**
+             * Format: int64
+             * @description the version that was read
+             */
+            version: number;
         };
-        PreviewInput: {
-            triggers: components["schemas"]["Trigger"][];
-            /** Format: date-time */
-            from?: string;
-            count?: number;
+        UserView: {
+            displayName: string;
+            id: string;
+            name: string;
         };
-        Fire: {
-            /** Format: date-time */
-            at: string;
-            trigger: number;
-            note?: components["schemas"]["Text"] | null;
-        };
-        PreviewWarning: {
+        WarningView: {
             code: string;
-            trigger: number;
             message: components["schemas"]["Text"];
-        };
-        Preview: {
-            fires: components["schemas"]["Fire"][];
-            warnings: components["schemas"]["PreviewWarning"][];
-        };
-        Batch: {
-            batchId: string;
-            jobId: string;
-            jobName: string;
-            app: string;
-            trigger: string;
-            triggerNo: number;
-            state: components["schemas"]["BatchState"];
-            reason: components["schemas"]["Reason"] | null;
-            /** Format: date-time */
-            dueAt: string;
-            /** Format: date-time */
-            plannedFor: string | null;
-            /** Format: date-time */
-            startedAt: string | null;
-            /** Format: date-time */
-            finishedAt: string | null;
-            durationMs: number | null;
-            shardTotal: number;
-            shardsDone: number;
-            shardsFailed: number;
-            jobVersion: number;
-            params: string;
-            createdBy: string;
-        };
-        ExecutionEvent: {
-            /** Format: date-time */
-            at: string;
-            kind: string;
-            detail: string;
-            executionId?: string;
-        };
-        ExecutorRef: {
-            id: string;
-            address: string;
-        };
-        Execution: {
-            id: string;
-            batchId: string;
-            shard: number;
-            shardTotal: number;
-            attempt: number;
-            state: components["schemas"]["ExecutionState"];
-            executor: components["schemas"]["ExecutorRef"] | null;
-            /** Format: date-time */
-            dueAt: string;
-            /** Format: date-time */
-            startedAt: string | null;
-            /** Format: date-time */
-            finishedAt: string | null;
-            durationMs: number | null;
-            waitedMs: number | null;
-            error: string;
-            result: string;
-            progress: number | null;
-            outputBytes: number;
-            stopAsked: boolean;
-            stopConfirmed: boolean;
-            events: components["schemas"]["ExecutionEvent"][];
-            jobName?: string;
-            reason?: components["schemas"]["Reason"] | null;
-        };
-        BatchDetail: components["schemas"]["Batch"] & {
-            executions: components["schemas"]["Execution"][];
-            events?: components["schemas"]["ExecutionEvent"][];
-        };
-        Output: {
-            text: string;
-            nextOffset: number;
-            end: boolean;
-        };
-        Handler: {
-            name: string;
-            kind: string;
-        };
-        Executor: {
-            id: string;
-            app: string;
-            address: string;
-            state: components["schemas"]["ExecutorState"];
-            reason: components["schemas"]["Reason"] | null;
-            heartbeatAgeMs: number;
-            labels: {
-                [key: string]: string;
-            };
-            cpu: number;
-            memoryMB: number;
-            slots: number;
-            running: number;
-            handlers: components["schemas"]["Handler"][];
-            sdk: string;
-            /** Format: date-time */
-            registeredAt: string;
-            startId: string;
-        };
-        Actor: {
-            type: string;
-            id: string;
-            name: string;
-        };
-        DiffOp: {
-            op: string;
-            path: string;
-            from?: unknown;
-            value?: unknown;
-        };
-        AuditEntry: {
-            id: string;
-            /** Format: date-time */
-            at: string;
-            namespace: string;
-            actor: components["schemas"]["Actor"];
-            ip: string;
-            action: string;
-            object: components["schemas"]["Actor"];
-            outcome: string;
-            requestId: string;
-            before: unknown;
-            after: unknown;
-            diff: components["schemas"]["DiffOp"][] | null;
-        };
-        Summary: {
-            jobs: number;
-            jobsEnabled: number;
-            running: number;
-            queued: number;
-            succeeded1h: number;
-            failed1h: number;
-            missed1h: number;
-            executorsOnline: number;
-            executorsTotal: number;
-            triggerErrorP99Ms: number | null;
-        };
-        JobList: {
-            items: components["schemas"]["Job"][];
-            nextCursor?: string;
-        };
-        BatchList: {
-            items: components["schemas"]["Batch"][];
-            nextCursor?: string;
-        };
-        ExecutionList: {
-            items: components["schemas"]["Execution"][];
-            nextCursor?: string;
-        };
-        AuditList: {
-            items: components["schemas"]["AuditEntry"][];
-            nextCursor?: string;
-        };
-        AppList: {
-            items: components["schemas"]["App"][];
-            nextCursor?: string;
-        };
-        ExecutorList: {
-            items: components["schemas"]["Executor"][];
-            nextCursor?: string;
-        };
-        NamespaceList: {
-            items: components["schemas"]["Namespace"][];
-            nextCursor?: string;
+            /** Format: int64 */
+            trigger: number;
         };
     };
     responses: never;
@@ -774,7 +1066,92 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
-    "post-auth-login": {
+    listAudit: {
+        parameters: {
+            query?: {
+                /** @description nextCursor of the page before */
+                cursor?: string;
+                limit?: number;
+                namespace?: string;
+                actor?: string;
+                action?: string;
+                /** @description id or name */
+                object?: string;
+                from?: string;
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListAuditView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    login: {
         parameters: {
             query?: never;
             header?: never;
@@ -783,17 +1160,18 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Login"];
+                "application/json": components["schemas"]["LoginInputBody"];
             };
         };
         responses: {
             /** @description OK */
             200: {
                 headers: {
+                    "Set-Cookie"?: string;
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Session"];
+                    "application/json": components["schemas"]["TokenView"];
                 };
             };
             /** @description Error */
@@ -807,47 +1185,22 @@ export interface operations {
             };
         };
     };
-    "post-auth-refresh": {
+    logout: {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
-            cookie?: never;
+            cookie?: {
+                ax_rt?: string;
+                "__Host-ax_rt"?: string;
+            };
         };
         requestBody?: never;
         responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Session"];
-                };
-            };
-            /** @description Error */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    "post-auth-logout": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
+            /** @description No Content */
             204: {
                 headers: {
+                    "Set-Cookie"?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -863,7 +1216,40 @@ export interface operations {
             };
         };
     };
-    "get-me": {
+    refresh: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: {
+                ax_rt?: string;
+                "__Host-ax_rt"?: string;
+            };
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Set-Cookie"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenView"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    me: {
         parameters: {
             query?: never;
             header?: never;
@@ -878,11 +1264,56 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Me"];
+                    "application/json": components["schemas"]["MeView"];
                 };
             };
-            /** @description Error */
-            default: {
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -892,7 +1323,7 @@ export interface operations {
             };
         };
     };
-    "get-meta": {
+    meta: {
         parameters: {
             query?: never;
             header?: never;
@@ -907,7 +1338,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Meta"];
+                    "application/json": components["schemas"]["MetaView"];
                 };
             };
             /** @description Error */
@@ -921,7 +1352,81 @@ export interface operations {
             };
         };
     };
-    "post-setup": {
+    listNamespaces: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListNamespaceView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    createNamespace: {
         parameters: {
             query?: never;
             header?: never;
@@ -930,116 +1435,66 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Setup"];
+                "application/json": components["schemas"]["NamespaceInputBody"];
             };
         };
         responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Session"];
-                };
-            };
-            /** @description Error */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    "get-namespaces": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["NamespaceList"];
-                };
-            };
-            /** @description Error */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    "get-namespaces-namespace-apps": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                namespace: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AppList"];
-                };
-            };
-            /** @description Error */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    "post-namespaces-namespace-apps": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                namespace: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["AppInput"];
-            };
-        };
-        responses: {
-            /** @description OK */
+            /** @description Created */
             201: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AppCreated"];
+                    "application/json": components["schemas"]["NamespaceView"];
                 };
             };
-            /** @description Error */
-            default: {
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1049,18 +1504,736 @@ export interface operations {
             };
         };
     };
-    "get-namespaces-namespace-jobs": {
+    listApps: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListAppView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    createApp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AppInputBody"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedAppView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listBatches: {
         parameters: {
             query?: {
-                q?: string;
-                app?: string;
-                state?: string;
+                /** @description nextCursor of the page before */
                 cursor?: string;
+                limit?: number;
+                job?: string;
+                /** @description one or several, separated by commas */
+                state?: string;
+                /** @description due at or after, RFC 3339 */
+                from?: string;
+                /** @description due before, RFC 3339 */
+                to?: string;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListBatchView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getBatch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+                batchId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BatchView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancelBatch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+                batchId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BatchView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    retryBatch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+                batchId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BatchView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    setEgress: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EgressInputBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NamespaceView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listExecutions: {
+        parameters: {
+            query?: {
+                /** @description nextCursor of the page before */
+                cursor?: string;
+                limit?: number;
+                job?: string;
+                /** @description one or several, separated by commas */
+                state?: string;
+                /** @description due at or after, RFC 3339 */
+                from?: string;
+                /** @description due before, RFC 3339 */
+                to?: string;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListExecutionView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getExecution: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExecutionView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getOutput: {
+        parameters: {
+            query?: {
+                /** @description in bytes; from nextOffset of the answer before */
+                offset?: number;
+                /** @description in bytes */
                 limit?: number;
             };
             header?: never;
             path: {
                 namespace: string;
+                id: string;
             };
             cookie?: never;
         };
@@ -1072,11 +2245,56 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["JobList"];
+                    "application/json": components["schemas"]["OutputView"];
                 };
             };
-            /** @description Error */
-            default: {
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1086,7 +2304,332 @@ export interface operations {
             };
         };
     };
-    "post-namespaces-namespace-jobs": {
+    streamOutput: {
+        parameters: {
+            query?: {
+                offset?: number;
+            };
+            header?: {
+                "Last-Event-ID"?: string;
+            };
+            path: {
+                namespace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Events output {text, nextOffset}, progress {progress} and end {state}; the id of each is the offset to go on from; a comment every 15 s */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    streamExecution: {
+        parameters: {
+            query?: {
+                offset?: number;
+            };
+            header?: {
+                "Last-Event-ID"?: string;
+            };
+            path: {
+                namespace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Events output {text, nextOffset}, progress {progress} and end {state}; the id of each is the offset to go on from; a comment every 15 s */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listExecutors: {
+        parameters: {
+            query?: {
+                app?: string;
+                state?: "PENDING" | "ONLINE" | "SUSPECT" | "OFFLINE" | "DRAINING" | "REFUSED";
+            };
+            header?: never;
+            path: {
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListExecutorView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listJobs: {
+        parameters: {
+            query?: {
+                /** @description nextCursor of the page before */
+                cursor?: string;
+                limit?: number;
+                /** @description part of the name, the handler or the id */
+                q?: string;
+                app?: string;
+                state?: "enabled" | "disabled";
+            };
+            header?: never;
+            path: {
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListJobView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    createJob: {
         parameters: {
             query?: never;
             header?: never;
@@ -1097,21 +2640,66 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["JobInput"];
+                "application/json": components["schemas"]["JobBody"];
             };
         };
         responses: {
-            /** @description OK */
+            /** @description Created */
             201: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Job"];
+                    "application/json": components["schemas"]["JobView"];
                 };
             };
-            /** @description Error */
-            default: {
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1121,7 +2709,7 @@ export interface operations {
             };
         };
     };
-    "get-namespaces-namespace-jobs-id": {
+    getJob: {
         parameters: {
             query?: never;
             header?: never;
@@ -1139,11 +2727,56 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Job"];
+                    "application/json": components["schemas"]["JobView"];
                 };
             };
-            /** @description Error */
-            default: {
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1153,7 +2786,7 @@ export interface operations {
             };
         };
     };
-    "put-namespaces-namespace-jobs-id": {
+    updateJob: {
         parameters: {
             query?: never;
             header?: never;
@@ -1165,7 +2798,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["JobInput"];
+                "application/json": components["schemas"]["UpdateJobInputBody"];
             };
         };
         responses: {
@@ -1175,11 +2808,56 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Job"];
+                    "application/json": components["schemas"]["JobView"];
                 };
             };
-            /** @description Error */
-            default: {
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1189,9 +2867,10 @@ export interface operations {
             };
         };
     };
-    "delete-namespaces-namespace-jobs-id": {
+    deleteJob: {
         parameters: {
             query?: {
+                /** @description the version that was read; 0 = whatever it is */
                 version?: number;
             };
             header?: never;
@@ -1203,15 +2882,60 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description OK */
+            /** @description No Content */
             204: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description Error */
-            default: {
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1221,7 +2945,7 @@ export interface operations {
             };
         };
     };
-    "post-namespaces-namespace-jobs-id-enable": {
+    disableJob: {
         parameters: {
             query?: never;
             header?: never;
@@ -1233,7 +2957,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["VersionInput"];
+                "application/json": components["schemas"]["SwitchJobInputBody"];
             };
         };
         responses: {
@@ -1243,11 +2967,56 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Job"];
+                    "application/json": components["schemas"]["JobView"];
                 };
             };
-            /** @description Error */
-            default: {
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1257,7 +3026,7 @@ export interface operations {
             };
         };
     };
-    "post-namespaces-namespace-jobs-id-disable": {
+    enableJob: {
         parameters: {
             query?: never;
             header?: never;
@@ -1269,7 +3038,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["VersionInput"];
+                "application/json": components["schemas"]["SwitchJobInputBody"];
             };
         };
         responses: {
@@ -1279,11 +3048,56 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Job"];
+                    "application/json": components["schemas"]["JobView"];
                 };
             };
-            /** @description Error */
-            default: {
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1293,7 +3107,7 @@ export interface operations {
             };
         };
     };
-    "post-namespaces-namespace-jobs-id-trigger": {
+    triggerJob: {
         parameters: {
             query?: never;
             header?: never;
@@ -1305,7 +3119,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["RunInput"];
+                "application/json": components["schemas"]["TriggerJobInputBody"];
             };
         };
         responses: {
@@ -1315,11 +3129,56 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RunResult"];
+                    "application/json": components["schemas"]["BatchIDView"];
                 };
             };
-            /** @description Error */
-            default: {
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1329,7 +3188,7 @@ export interface operations {
             };
         };
     };
-    "post-namespaces-namespace-schedule-preview": {
+    previewSchedule: {
         parameters: {
             query?: never;
             header?: never;
@@ -1340,7 +3199,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["PreviewInput"];
+                "application/json": components["schemas"]["PreviewInputBody"];
             };
         };
         responses: {
@@ -1350,11 +3209,56 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Preview"];
+                    "application/json": components["schemas"]["PreviewView"];
                 };
             };
-            /** @description Error */
-            default: {
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1364,51 +3268,12 @@ export interface operations {
             };
         };
     };
-    "get-namespaces-namespace-batches": {
-        parameters: {
-            query?: {
-                job?: string;
-                state?: string;
-                from?: string;
-                to?: string;
-                cursor?: string;
-                limit?: number;
-            };
-            header?: never;
-            path: {
-                namespace: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["BatchList"];
-                };
-            };
-            /** @description Error */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    "get-namespaces-namespace-batches-batchId": {
+    summary: {
         parameters: {
             query?: never;
             header?: never;
             path: {
                 namespace: string;
-                batchId: string;
             };
             cookie?: never;
         };
@@ -1420,11 +3285,56 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["BatchDetail"];
+                    "application/json": components["schemas"]["SummaryView"];
                 };
             };
-            /** @description Error */
-            default: {
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1434,265 +3344,27 @@ export interface operations {
             };
         };
     };
-    "post-namespaces-namespace-batches-batchId-cancel": {
+    setup: {
         parameters: {
             query?: never;
-            header?: never;
-            path: {
-                namespace: string;
-                batchId: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            202: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Batch"];
-                };
-            };
-            /** @description Error */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    "post-namespaces-namespace-batches-batchId-retry": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                namespace: string;
-                batchId: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            202: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Batch"];
-                };
-            };
-            /** @description Error */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    "get-namespaces-namespace-executions": {
-        parameters: {
-            query?: {
-                job?: string;
-                state?: string;
-                from?: string;
-                to?: string;
-                cursor?: string;
-                limit?: number;
-            };
-            header?: never;
-            path: {
-                namespace: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ExecutionList"];
-                };
-            };
-            /** @description Error */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    "get-namespaces-namespace-executions-id": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                namespace: string;
-                id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Execution"];
-                };
-            };
-            /** @description Error */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    "get-namespaces-namespace-executions-id-output": {
-        parameters: {
-            query?: {
-                offset?: number;
-                limit?: number;
-            };
-            header?: never;
-            path: {
-                namespace: string;
-                id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Output"];
-                };
-            };
-            /** @description Error */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    "get-namespaces-namespace-executors": {
-        parameters: {
-            query?: {
-                app?: string;
-                state?: string;
-            };
-            header?: never;
-            path: {
-                namespace: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ExecutorList"];
-                };
-            };
-            /** @description Error */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    "get-audit": {
-        parameters: {
-            query?: {
-                namespace?: string;
-                actor?: string;
-                action?: string;
-                object?: string;
-                from?: string;
-                to?: string;
-                cursor?: string;
-                limit?: number;
-            };
             header?: never;
             path?: never;
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetupInputBody"];
+            };
+        };
         responses: {
             /** @description OK */
             200: {
                 headers: {
+                    "Set-Cookie"?: string;
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AuditList"];
-                };
-            };
-            /** @description Error */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    "get-namespaces-namespace-summary": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                namespace: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Summary"];
+                    "application/json": components["schemas"]["TokenView"];
                 };
             };
             /** @description Error */

@@ -5,31 +5,42 @@ import type { components } from './schema'
 type S = components['schemas']
 
 export type Text = S['Text']
-export type Reason = S['Reason']
+export type Reason = S['ReasonView']
 export type Invalid = S['Invalid']
 export type Problem = S['Problem']
-export type Session = S['Session']
-export type User = S['User']
-export type Me = S['Me']
-export type Meta = S['Meta']
-export type Membership = S['Membership']
-export type App = S['App']
-export type AppCreated = S['AppCreated']
-export type Trigger = S['Trigger']
-export type Job = S['Job']
-export type JobInput = S['JobInput']
-export type Preview = S['Preview']
-export type Fire = S['Fire']
-export type Batch = S['Batch']
-export type BatchDetail = S['BatchDetail']
-export type BatchState = S['BatchState']
-export type Execution = S['Execution']
-export type ExecutionState = S['ExecutionState']
-export type ExecutionEvent = S['ExecutionEvent']
-export type Executor = S['Executor']
-export type ExecutorState = S['ExecutorState']
-export type AuditEntry = S['AuditEntry']
-export type Summary = S['Summary']
+export type Session = S['TokenView']
+export type User = S['UserView']
+export type AppCreated = S['CreatedAppView']
+export type Trigger = S['TriggerBody']
+export type Job = S['JobView']
+export type Preview = S['PreviewView']
+export type Fire = S['FireView']
+export type Batch = S['BatchView']
+export type BatchState = Batch['state']
+export type Execution = S['ExecutionView']
+export type ExecutionState = Execution['state']
+export type Executor = S['ExecutorView']
+export type ExecutorState = Executor['state']
+export type AuditEntry = S['AuditView']
+
+// JobInput is the part of a job that a person may change. The server fills in what a
+// call leaves out; the form always sends the whole.
+export type JobInput = Pick<
+  Job,
+  | 'name'
+  | 'app'
+  | 'handler'
+  | 'description'
+  | 'triggers'
+  | 'params'
+  | 'routing'
+  | 'retry'
+  | 'timeout'
+  | 'concurrency'
+  | 'misfire'
+  | 'priority'
+  | 'enabled'
+>
 
 export const batchStates = [
   'WAITING',

@@ -14,6 +14,33 @@ export function newTrigger(kind: Trigger['kind'] = 'cron'): Trigger {
   return { kind, every: '5m' }
 }
 
+const kinds = ['cron', 'fixedRate', 'fixedDelay'] as const
+const dialects = ['quartz', 'unix', 'descriptor'] as const
+const clockChanges = ['once', 'skip', 'both', 'quartz'] as const
+
+// shownFields are the fields of a trigger that have a place in the form.
+export function shownFields(kind: Trigger['kind']): string[] {
+  if (kind === 'cron') return ['kind', 'dialect', 'expr', 'zone', 'clockChange']
+  return kinds.some((one) => one === kind) ? ['kind', 'every'] : ['kind']
+}
+
+// otherFields are those that the form keeps as they are: the bounds and the anchor of a
+// schedule, and whatever a newer server may know.
+export function otherFields(trigger: Trigger): [string, string][] {
+  const own = new Set([...shownFields(trigger.kind), 'no', 'zone'])
+  return Object.entries(trigger)
+    .filter(([field, value]) => !own.has(field) && value !== undefined && value !== null && value !== '')
+    .map(([field, value]) => [field, typeof value === 'string' ? value : JSON.stringify(value)])
+}
+
+// ofKind turns a trigger into one of another kind. Its number stays, for it is part of
+// the identity of what the trigger opened; so does what both kinds have.
+export function ofKind(trigger: Trigger, kind: Trigger['kind']): Trigger {
+  const { no, zone, start, end } = trigger
+  const bounds = kind === 'fixedDelay' ? {} : { ...(start && { start }), ...(end && { end }) }
+  return { ...newTrigger(kind), ...(no !== undefined && { no }), ...(zone && { zone }), ...bounds }
+}
+
 const presets = [
   ['preset5m', '0 0/5 * * * ?', '*/5 * * * *'],
   ['presetHour', '0 0 * * * ?', '0 * * * *'],
@@ -103,11 +130,10 @@ function OneTrigger({
               style={{ width: '100%' }}
               value={trigger.kind}
               onChange={(event) => {
-                const kind = event.target.value as Trigger['kind']
-                // The number stays: it is part of the identity of what this trigger opened.
-                onChange({ ...newTrigger(kind), ...(trigger.no !== undefined && { no: trigger.no }) })
+                onChange(ofKind(trigger, event.target.value))
               }}
             >
+              <Unknown value={trigger.kind} known={kinds} />
               <option value="cron">{t('form.kindCron')}</option>
               <option value="fixedRate">{t('form.kindFixedRate')}</option>
               <option value="fixedDelay">{t('form.kindFixedDelay')}</option>
@@ -122,15 +148,16 @@ function OneTrigger({
                 className="select"
                 style={{ width: '100%' }}
                 value={trigger.dialect ?? 'quartz'}
-                onChange={(event) => onChange({ ...trigger, dialect: event.target.value as Trigger['dialect'] })}
+                onChange={(event) => onChange({ ...trigger, dialect: event.target.value })}
               >
+                <Unknown value={trigger.dialect} known={dialects} />
                 <option value="quartz">{t('form.dialectQuartz')}</option>
                 <option value="unix">{t('form.dialectUnix')}</option>
                 <option value="descriptor">{t('form.dialectDescriptor')}</option>
               </select>
             )}
           </Field>
-        ) : (
+        ) : shownFields(trigger.kind).includes('every') ? (
           <Field
             label={t('form.every')}
             help={t('form.everyHelp')}
@@ -146,10 +173,63 @@ function OneTrigger({
               />
             )}
           </Field>
-        )}
+        ) : null}
       </div>
       {trigger.kind === 'cron' && <CronField trigger={trigger} path={path} errors={errors} onChange={onChange} />}
+      <Others trigger={trigger} path={path} errors={errors} onChange={onChange} />
     </>
+  )
+}
+
+// Unknown is the choice that is set already and that this form has no word for.
+function Unknown({ value, known }: { value: string | undefined; known: readonly string[] }) {
+  return value && !known.includes(value) ? <option value={value}>{value}</option> : null
+}
+
+function Others({
+  trigger,
+  path,
+  errors,
+  onChange,
+}: {
+  trigger: Trigger
+  path: string
+  errors: Invalid[]
+  onChange: (trigger: Trigger) => void
+}) {
+  const t = useT()
+  const at = useRefusalsAt(errors)
+  const others = otherFields(trigger)
+  if (others.length === 0) return null
+  return (
+    <div className="others">
+      <span className="muted">{t('form.alsoSet')}:</span>
+      <ul>
+        {others.map(([field, value]) => (
+          <li key={field}>
+            <code>
+              {field} = {value}
+            </code>
+            <Button
+              size="small"
+              type="text"
+              icon={<DeleteOutlined />}
+              aria-label={t('form.dropField', { field })}
+              title={t('form.dropField', { field })}
+              onClick={() => {
+                const rest = Object.entries(trigger).filter(([name]) => name !== field)
+                onChange(Object.fromEntries(rest) as Trigger)
+              }}
+            />
+            {at(`${path}.${field}`).map((refusal) => (
+              <p className="refusal" role="alert" key={refusal.text}>
+                {refusal.text}
+              </p>
+            ))}
+          </li>
+        ))}
+      </ul>
+    </div>
   )
 }
 
@@ -240,8 +320,9 @@ export function CronField({
               className="select"
               style={{ width: '100%' }}
               value={trigger.clockChange ?? 'once'}
-              onChange={(event) => onChange({ ...trigger, clockChange: event.target.value as Trigger['clockChange'] })}
+              onChange={(event) => onChange({ ...trigger, clockChange: event.target.value })}
             >
+              <Unknown value={trigger.clockChange} known={clockChanges} />
               <option value="once">{t('form.clockOnce')}</option>
               <option value="skip">{t('form.clockSkip')}</option>
               <option value="both">{t('form.clockBoth')}</option>

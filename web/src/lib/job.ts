@@ -24,12 +24,12 @@ export function emptyJob(app: string): JobInput {
     description: '',
     triggers: [{ kind: 'cron', expr: '0 0 8 * * ?', dialect: 'quartz', zone: localZone, clockChange: 'once' }],
     params: '',
-    routing: { strategy: 'roundRobin' },
+    routing: { strategy: 'roundRobin', hashKey: '', selector: '' },
     retry: { max: 3, backoff: 'exponential', initial: '1s' },
     timeout: '0s',
     concurrency: { policy: 'skip', max: 1 },
     misfire: { policy: 'once', window: '1h', max: 100 },
-    priority: 2,
+    priority: 0,
     enabled: true,
   }
 }

@@ -4,7 +4,7 @@ import { App, Button } from 'antd'
 import { useEffect, useState } from 'react'
 import { api, must, refusedOf } from '../api/client'
 import { batchQuery, jobQuery } from '../api/queries'
-import { type BatchDetail, type Execution, isFinal } from '../api/types'
+import { type Batch, type Execution, isFinal } from '../api/types'
 import { CopyButton, ErrorBox, Facts, Guarded, PageHead, Skeleton, Tabs } from '../components/basics'
 import { type Column, DataTable } from '../components/DataTable'
 import { Gantt } from '../components/Gantt'
@@ -53,7 +53,7 @@ function firstToShow(executions: Execution[]): Execution | undefined {
   )
 }
 
-function Detail({ batch }: { batch: BatchDetail }) {
+function Detail({ batch }: { batch: Batch }) {
   const t = useT()
   const text = useText()
   const ns = useNamespace()

@@ -121,7 +121,7 @@ function OverviewTab({ job }: { job: Job }) {
   })
   const retry = job.retry.steps?.length
     ? job.retry.steps.join(', ')
-    : `${job.retry.max} × ${job.retry.initial ?? ''} ${
+    : `${job.retry.max} × ${job.retry.initial} ${
         job.retry.backoff === 'fixed' ? t('form.backoffFixed') : t('form.backoffExponential')
       }`
   return (
@@ -140,7 +140,6 @@ function OverviewTab({ job }: { job: Job }) {
                   job.routing.hashKey ? ` (${job.routing.hashKey})` : ''
                 }`,
               ],
-              [t('form.selector'), job.routing.selector || '–'],
               [t('form.retry'), retry],
               [t('form.timeout'), job.timeout],
               [

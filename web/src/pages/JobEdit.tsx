@@ -8,7 +8,7 @@ import type { Invalid, Job, JobInput } from '../api/types'
 import { CopyButton, ErrorBox, Field, Guarded, PageHead, Skeleton } from '../components/basics'
 import { useShowError } from '../components/mutations'
 import { PreviewPanel } from '../components/PreviewPanel'
-import { TriggerEditor, useRefusalsAt } from '../components/TriggerEditor'
+import { otherFields, shownFields as shownOfTrigger, TriggerEditor, useRefusalsAt } from '../components/TriggerEditor'
 import { usePreview } from '../components/usePreview'
 import { useT, useText } from '../i18n/useText'
 import { baseURL } from '../lib/base'
@@ -353,17 +353,10 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
                     label={t('form.hashKey')}
                     help={t('form.hashKeyHelp')}
                     refusals={at('routing.hashKey')}
-                    value={job.routing.hashKey ?? ''}
+                    value={job.routing.hashKey}
                     onChange={(hashKey) => set({ routing: { ...job.routing, hashKey } })}
                   />
                 )}
-                <Text
-                  label={t('form.selector')}
-                  help={t('form.selectorHelp')}
-                  refusals={at('routing.selector')}
-                  value={job.routing.selector ?? ''}
-                  onChange={(selector) => set({ routing: { ...job.routing, selector } })}
-                />
               </div>
             </section>
             <section className="card" id="section-retry">
@@ -372,7 +365,7 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
                 <Choice
                   label={t('form.backoff')}
                   refusals={at('retry.backoff')}
-                  value={steps ? 'steps' : (job.retry.backoff ?? 'exponential')}
+                  value={steps ? 'steps' : job.retry.backoff}
                   options={[
                     ['exponential', t('form.backoffExponential')],
                     ['fixed', t('form.backoffFixed')],
@@ -382,8 +375,8 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
                     set({
                       retry:
                         backoff === 'steps'
-                          ? { max: 5, steps: ['5s', '30s', '2m', '10m', '30m'] }
-                          : { max: job.retry.max, backoff, initial: job.retry.initial || '1s' },
+                          ? { ...job.retry, max: 5, steps: ['5s', '30s', '2m', '10m', '30m'] }
+                          : { max: job.retry.max, backoff, initial: firstWait(job.retry.initial) },
                     })
                   }
                 />
@@ -395,7 +388,7 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
                     value={(job.retry.steps ?? []).join(', ')}
                     onChange={(text) => {
                       const list = text.split(/[,，]/).map((step) => step.trim())
-                      set({ retry: { max: list.filter(Boolean).length, steps: list } })
+                      set({ retry: { ...job.retry, max: list.filter(Boolean).length, steps: list } })
                     }}
                   />
                 ) : (
@@ -412,7 +405,7 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
                       label={t('form.initial')}
                       help={t('form.everyHelp')}
                       refusals={at('retry.initial')}
-                      value={job.retry.initial ?? ''}
+                      value={job.retry.initial}
                       onChange={(initial) => set({ retry: { ...job.retry, initial } })}
                     />
                   </>
@@ -434,14 +427,19 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
                   refusals={at('concurrency.policy')}
                   value={job.concurrency.policy}
                   options={concurrencyPolicies.map((value) => [value, t(`concurrency.${value}`)])}
-                  onChange={(policy) => set({ concurrency: { ...job.concurrency, policy } })}
+                  onChange={(policy) => {
+                    // Only side by side knows "no limit".
+                    const max = policy === 'allow' ? job.concurrency.max : Math.max(1, job.concurrency.max)
+                    set({ concurrency: { policy, max } })
+                  }}
                 />
                 <Num
                   label={t('form.concurrencyMax')}
+                  help={job.concurrency.policy === 'allow' ? t('form.concurrencyMaxHelp') : undefined}
                   refusals={at('concurrency.max')}
-                  min={1}
-                  max={100_000}
-                  value={job.concurrency.max ?? 1}
+                  min={job.concurrency.policy === 'allow' ? 0 : 1}
+                  max={10_000}
+                  value={job.concurrency.max}
                   onChange={(max) => set({ concurrency: { ...job.concurrency, max } })}
                 />
                 <Choice
@@ -468,7 +466,7 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
                   label={t('form.misfireWindow')}
                   help={t('form.misfireWindowHelp')}
                   refusals={at('misfire.window')}
-                  value={job.misfire.window ?? ''}
+                  value={job.misfire.window}
                   onChange={(window) => set({ misfire: { ...job.misfire, window } })}
                 />
                 <Num
@@ -476,7 +474,7 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
                   refusals={at('misfire.max')}
                   min={1}
                   max={100_000}
-                  value={job.misfire.max ?? 100}
+                  value={job.misfire.max}
                   onChange={(max) => set({ misfire: { ...job.misfire, max } })}
                 />
               </div>
@@ -522,6 +520,11 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
   )
 }
 
+// firstWait is the wait to begin with; a job with steps has none.
+function firstWait(initial: string): string {
+  return /^(?:0+[a-z]*)?$/.test(initial) ? '1s' : initial
+}
+
 // jsonProblem is null for JSON, else what the parser says about it.
 function jsonProblem(text: string): string | null {
   try {
@@ -544,7 +547,6 @@ function shownFields(job: JobInput): string[] {
     'params',
     'routing.strategy',
     ...(job.routing.strategy === 'consistentHash' ? ['routing.hashKey'] : []),
-    'routing.selector',
     'retry.backoff',
     'retry.max',
     ...(job.retry.steps?.length ? ['retry.steps'] : ['retry.initial']),
@@ -556,7 +558,7 @@ function shownFields(job: JobInput): string[] {
     'misfire.window',
     'misfire.max',
     ...job.triggers.flatMap((trigger, i) =>
-      (trigger.kind === 'cron' ? ['kind', 'dialect', 'expr', 'zone', 'clockChange'] : ['kind', 'every']).map(
+      [...shownOfTrigger(trigger.kind), ...otherFields(trigger).map(([field]) => field)].map(
         (field) => `triggers[${i}].${field}`,
       ),
     ),
@@ -603,6 +605,7 @@ function Text({
 
 function Num({
   label,
+  help,
   refusals,
   min,
   max,
@@ -610,6 +613,7 @@ function Num({
   onChange,
 }: {
   label: string
+  help?: string
   refusals: Refusals
   min: number
   max: number
@@ -617,7 +621,7 @@ function Num({
   onChange: (value: number) => void
 }) {
   return (
-    <Field label={label} refusals={refusals}>
+    <Field label={label} help={help} refusals={refusals}>
       {(field) => (
         <InputNumber
           {...field}

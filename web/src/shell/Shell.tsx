@@ -37,11 +37,21 @@ export function Shell() {
   const before = useRef(path)
   const live = useLive()
 
-  const known = me.data?.platformAdmin || me.data?.namespaces.some((one) => one.name === namespace)
+  const known = me.data?.namespaces.some((one) => one.name === namespace)
+  const asked = useRef('')
 
   useEffect(() => {
     if (known && getPrefs().namespace !== namespace) setPrefs({ namespace })
   }, [known, namespace])
+
+  // A namespace may be younger than what is known about oneself: ask once more.
+  const { refetch } = me
+  const stranger = me.data !== undefined && !known && asked.current !== namespace
+  useEffect(() => {
+    if (!stranger) return
+    asked.current = namespace
+    void refetch()
+  }, [stranger, namespace, refetch])
 
   // A new page starts at its top, and is read from there.
   useEffect(() => {
@@ -96,7 +106,7 @@ export function Shell() {
             {t('live.stale')}
           </div>
         )}
-        {me.isPending ? (
+        {me.isPending || (!known && me.isFetching) ? (
           <Skeleton />
         ) : me.error ? (
           <ErrorBox error={me.error} retry={() => void me.refetch()} />

@@ -1,0 +1,64 @@
+import { screen } from '@testing-library/react'
+import userEvent from '@testing-library/user-event'
+import { useState } from 'react'
+import { expect, test } from 'vitest'
+import type { Trigger } from '../api/types'
+import { ofKind, otherFields, TriggerEditor } from '../components/TriggerEditor'
+import { inLanguage, renderPage } from './render'
+
+const anchored = { no: 3, kind: 'fixedRate', every: '5s', anchor: '2026-01-01T00:00:02Z', zone: 'Asia/Tokyo' }
+const bounded = {
+  no: 1,
+  kind: 'cron',
+  expr: '0 0 8 * * ?',
+  dialect: 'quartz',
+  zone: 'Asia/Shanghai',
+  clockChange: 'once',
+  start: '2026-01-01T00:00:00Z',
+  end: '2027-01-01T00:00:00Z',
+}
+const newer = { no: 7, kind: 'sunrise', place: { latitude: 31 } } as Trigger
+
+let last: Trigger[] = []
+
+function Form({ start }: { start: Trigger[] }) {
+  const [triggers, setTriggers] = useState(start)
+  return (
+    <TriggerEditor
+      triggers={triggers}
+      errors={[]}
+      onChange={(next) => {
+        last = next
+        setTriggers(next)
+      }}
+    />
+  )
+}
+
+test('what the form does not know stays as it is while the rest is edited', async () => {
+  await inLanguage('en')
+  await renderPage(<Form start={[bounded, anchored, newer]} />)
+  const expr = await screen.findByLabelText('Expression')
+  await userEvent.clear(expr)
+  await userEvent.type(expr, '0 0 9 * * ?')
+  expect(last).toEqual([{ ...bounded, expr: '0 0 9 * * ?' }, anchored, newer])
+  expect(screen.getByText('anchor = 2026-01-01T00:00:02Z')).toBeInTheDocument()
+  expect(screen.getByText('place = {"latitude":31}')).toBeInTheDocument()
+  expect(screen.getAllByLabelText('Kind')[2]).toHaveValue('sunrise')
+
+  await userEvent.click(screen.getByRole('button', { name: 'Remove end' }))
+  const { end: _, ...open } = bounded
+  expect(last[0]).toEqual({ ...open, expr: '0 0 9 * * ?' })
+})
+
+test('another kind keeps the number, the zone and the bounds that it has too', () => {
+  expect(ofKind(bounded, 'fixedRate')).toEqual({
+    no: 1,
+    kind: 'fixedRate',
+    every: '5m',
+    zone: 'Asia/Shanghai',
+    start: bounded.start,
+    end: bounded.end,
+  })
+  expect(otherFields(ofKind(bounded, 'fixedDelay'))).toEqual([])
+})
