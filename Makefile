@@ -6,6 +6,11 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.1.
 COMMIT  ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X github.com/ax-scheduler/ax/server/app.Version=$(VERSION) -X github.com/ax-scheduler/ax/server/app.Commit=$(COMMIT)
 
+# One set of flags for building and testing, so that what is compiled for one serves the other:
+# the embedded SQLite alone takes a minute or two. Only the race detector needs cgo.
+export CGO_ENABLED ?= 0
+export GOFLAGS ?= -trimpath
+
 # Tools are pinned in tools/go.mod and built into ./bin, where they stay until it changes.
 BIN     := $(CURDIR)/bin
 LINT    := $(BIN)/golangci-lint
@@ -82,7 +87,7 @@ tools: $(LINT) $(FUMPT) $(BIN)/benchstat
 $(LINT) $(FUMPT) $(BIN)/benchstat &: tools/go.mod tools/go.sum
 	@mkdir -p bin
 	@echo "building the tools of tools/go.mod into ./bin; the first time takes a few minutes"
-	cd tools && GOFLAGS=-mod=readonly go build -trimpath -o $(BIN)/ tool
+	cd tools && go build -trimpath -o $(BIN)/ tool
 	@touch $(LINT) $(FUMPT) $(BIN)/benchstat
 
 ##@ Test
@@ -128,7 +133,6 @@ fuzz: ## every fuzz target for FUZZTIME (default 30s)
 
 .PHONY: golden
 golden: ## writes the golden files anew; review the difference like code
-	go test ./internal/batch -update
 	$(MAKE) --no-print-directory generate
 
 .PHONY: bench
@@ -168,7 +172,7 @@ fmt-check: $(FUMPT)
 generate: ## docs/openapi.json, sql/init.sql, docs/state-machine.md
 	GIN_MODE=release go run ./server openapi > docs/openapi.json.new && mv docs/openapi.json.new docs/openapi.json
 	go run ./sql/initsql > sql/init.sql.new && mv sql/init.sql.new sql/init.sql
-	go run ./docs/tables docs/state-machine.md
+	go test ./internal/batch -update
 
 .PHONY: verify
 verify: ## what generate would write is what is there

@@ -10,7 +10,8 @@ cd "$(dirname "$0")/.."
 root=$PWD
 logs=$root/test-results
 mkdir -p "$logs"
-export GOFLAGS=${GOFLAGS:--mod=readonly}
+# Those of the Makefile, so that everything is compiled once.
+export CGO_ENABLED=${CGO_ENABLED:-0} GOFLAGS=${GOFLAGS:--trimpath}
 
 names=() verdicts=() times=()
 passed=0 failed=0 began=$SECONDS

@@ -40,7 +40,7 @@ var mayImport = map[string]string{
 	"internal/metric": "",
 
 	// Tier 2 moves work. First what needs no other engine,
-	"internal/ready":   "internal/job internal/quota internal/wheel",
+	"internal/ready":   "internal/batch internal/job internal/quota internal/wheel",
 	"internal/cluster": "internal/store",
 	"internal/egress":  "internal/message",
 	"internal/auth":    "internal/clock internal/message internal/metric internal/seal internal/store",

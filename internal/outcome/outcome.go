@@ -77,6 +77,8 @@ type Report struct {
 	NoRetry bool
 	// Unconfirmed: the executor did not confirm that it stopped.
 	Unconfirmed bool
+	// SentAt is when the request left, for an acceptance.
+	SentAt int64
 	// From is the namespace that the report must belong to; 0 = not checked (it comes from inside).
 	From int64
 
@@ -367,7 +369,7 @@ func (p *pass) take(r *Report) error {
 	}
 	switch event {
 	case batch.RunAccept, batch.RunSee:
-		p.accepted = append(p.accepted, store.Accepted{ID: row.ID, BatchID: row.BatchID})
+		p.accepted = append(p.accepted, store.Accepted{ID: row.ID, BatchID: row.BatchID, SentAt: r.SentAt})
 		row.Status = to
 		p.rows[row.ID] = row
 		return nil

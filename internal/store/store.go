@@ -47,7 +47,7 @@ var (
 )
 
 // Buckets is how many units of ownership there are; fixed at install.
-const Buckets = 64
+const Buckets = batch.Buckets
 
 // Limits of statements. Calls take the caller's context too; these bound what forgot one.
 const (

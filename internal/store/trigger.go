@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ax-scheduler/ax/internal/batch"
 	"github.com/ax-scheduler/ax/internal/schedule"
 )
 
@@ -147,28 +146,24 @@ func (b *Bucket) SetFixedDelay(job int64, no int, finishedAt int64) (planned boo
 	return true, b.refreshNext(job, 0)
 }
 
-// Withdraw deletes a job's rows that are planned after now and have not been sent,
-// so that an edit or a pause leaves nothing behind. It returns the ids of the batches deleted.
-func (b *Bucket) Withdraw(job, now int64) ([]string, error) {
-	rows, err := b.tx.QueryContext(b.ctx, `SELECT batch_id FROM execution_batch e WHERE job_id = ? AND due_at > ? AND day >= ? AND state = ? AND trigger_no IS NOT NULL
-		AND NOT EXISTS (SELECT 1 FROM execution_log l WHERE l.batch_id = e.batch_id AND l.day = e.day AND (l.status <> ? OR l.attempt > 1))`,
-		job, now, batch.Day(now), string(batch.Delayed), string(batch.RunScheduled))
-	if err != nil {
-		return nil, fmt.Errorf("withdraw: %w", err)
+// Withdraw deletes batches that are planned and have certainly not been sent: memory
+// has let go of them before. So an edit or a pause leaves nothing behind.
+func (b *Bucket) Withdraw(batches map[string]int) error {
+	days := map[int][]string{}
+	for id, day := range batches {
+		days[day] = append(days[day], id)
 	}
-	ids, err := scanAll[string](rows)
-	if err != nil || len(ids) == 0 {
-		return nil, err
-	}
-	for start := 0; start < len(ids); start += group {
-		part := ids[start:min(start+group, len(ids))]
-		for _, table := range []string{"execution_log", "execution_batch"} {
-			if _, err := b.tx.ExecContext(b.ctx, "DELETE FROM "+table+" WHERE day >= ? AND batch_id IN ("+marks(len(part))+")", append([]any{batch.Day(now)}, anys(part)...)...); err != nil {
-				return nil, fmt.Errorf("withdraw: %w", err)
+	for day, ids := range days {
+		for start := 0; start < len(ids); start += group {
+			part := ids[start:min(start+group, len(ids))]
+			for _, table := range []string{"execution_log", "execution_batch"} {
+				if _, err := b.tx.ExecContext(b.ctx, "DELETE FROM "+table+" WHERE day = ? AND bucket = ? AND batch_id IN ("+marks(len(part))+")", append([]any{day, b.f.Bucket}, anys(part)...)...); err != nil {
+					return fmt.Errorf("withdraw: %w", err)
+				}
 			}
 		}
 	}
-	return ids, nil
+	return nil
 }
 
 // Dedupe answers an idempotent creation: when the key was used and has not expired, the

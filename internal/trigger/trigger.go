@@ -67,6 +67,7 @@ type Trigger struct {
 	clock    clock.Clock
 	metrics  *metric.Metrics
 	log      *slog.Logger
+	foresee  func(e *ready.Execution) *ready.Bound
 	wake     chan struct{}
 
 	mu       sync.Mutex
@@ -84,11 +85,13 @@ type Config struct {
 	Clock    clock.Clock
 	Metrics  *metric.Metrics
 	Log      *slog.Logger
+	// Foresee chooses an execution's executor beforehand; nil when none can be named.
+	Foresee func(e *ready.Execution) *ready.Bound
 }
 
 // New makes a Trigger; Run makes it work.
 func New(c Config) *Trigger {
-	return &Trigger{store: c.Store, cluster: c.Cluster, ready: c.Ready, registry: c.Registry, outcome: c.Outcome, clock: c.Clock, metrics: c.Metrics, log: c.Log, wake: make(chan struct{}, 1), compiled: map[[3]int64]*schedule.Schedule{}, turns: map[int64]uint64{}}
+	return &Trigger{store: c.Store, cluster: c.Cluster, ready: c.Ready, registry: c.Registry, outcome: c.Outcome, clock: c.Clock, metrics: c.Metrics, log: c.Log, foresee: c.Foresee, wake: make(chan struct{}, 1), compiled: map[[3]int64]*schedule.Schedule{}, turns: map[int64]uint64{}}
 }
 
 // Nudge makes the loop look now: a trigger was written.
@@ -198,6 +201,7 @@ func (t *Trigger) open(ctx context.Context, f store.Fence, now int64) (more bool
 		firings, missed, hints = append(firings, got...), append(missed, gone...), append(hints, hint)
 		more = more || hint.Next > 0 && hint.Next <= until
 	}
+	defer t.ready.Hold(f.Bucket)()
 	var add []*ready.Execution
 	err = t.store.InBucket(ctx, f, func(b *store.Bucket) error {
 		add = add[:0]
@@ -266,7 +270,11 @@ func (t *Trigger) executions(x firing, rows []store.ExecutionRow, add []*ready.E
 			Day: x.row.Day, NS: x.row.NS, JobID: x.row.JobID, BatchID: x.row.ID, Shard: shard, Total: x.row.Total, Attempt: 1,
 			Status: batch.RunScheduled, TriggerTime: x.row.DueAt, NotBefore: x.row.DueAt,
 		})
-		add = append(add, &ready.Execution{Batch: x.batch, Shard: shard, Attempt: 1, NotBefore: x.row.DueAt})
+		e := &ready.Execution{Batch: x.batch, Shard: shard, Attempt: 1, NotBefore: x.row.DueAt}
+		if e.Bound = t.foresee(e); e.Bound != nil {
+			rows[len(rows)-1].Worker = store.Worker{ID: e.Bound.WorkerID, Address: e.Bound.Address, StartID: e.Bound.StartID}
+		}
+		add = append(add, e)
 	}
 	return rows, add
 }
@@ -476,6 +484,7 @@ func (t *Trigger) Fire(ctx context.Context, a Ask) (batchID string, err error) {
 		ID: id, Day: x.batch.Day, NS: a.Job.NS, JobID: a.Job.ID, JobVersion: a.Job.Version, TriggerKind: string(a.Kind), DueAt: now, PlannedFor: now, State: batch.Delayed,
 		Priority: def.Priority, Total: x.batch.Total, Params: a.Params, CreatedBy: a.By, CreatedAt: now,
 	}
+	defer t.ready.Hold(f.Bucket)()
 	var add []*ready.Execution
 	err = t.store.InBucket(ctx, f, func(b *store.Bucket) error {
 		add = nil

@@ -17,6 +17,7 @@ import (
 	"github.com/ax-scheduler/ax/internal/job"
 	"github.com/ax-scheduler/ax/internal/message"
 	"github.com/ax-scheduler/ax/internal/outcome"
+	"github.com/ax-scheduler/ax/internal/ready"
 	"github.com/ax-scheduler/ax/internal/schedule"
 	"github.com/ax-scheduler/ax/internal/store"
 	"github.com/ax-scheduler/ax/internal/trigger"
@@ -509,10 +510,10 @@ func (a *API) change(ctx context.Context, old, j store.Job, from int64, action a
 	if err != nil {
 		return nil, err
 	}
-	var withdrawn []string
+	defer a.Ready.Hold(j.Bucket)()
+	ahead := a.ahead(j.ID, now)
 	err = a.inBucket(ctx, j.Bucket, func(b *store.Bucket) error {
-		var err error
-		if withdrawn, err = b.Withdraw(j.ID, now); err != nil {
+		if err := b.Withdraw(batchesOf(ahead)); err != nil {
 			return err
 		}
 		hints, err := trigger.Hints(&j.Definition, now)
@@ -522,11 +523,27 @@ func (a *API) change(ctx context.Context, old, j store.Job, from int64, action a
 		return b.UpdateJob(&j, from, hints, entry)
 	})
 	if err != nil {
+		a.Ready.Add(ahead...)
 		return nil, err
 	}
-	a.Ready.Withdraw(j.ID, from+1, withdrawn)
 	a.Trigger.Nudge()
 	return a.shown(ctx, j.ID)
+}
+
+// ahead takes a job's planned firings that are not due yet out of memory: they have not
+// been sent and will not be. The caller deletes their rows or puts them back.
+func (a *API) ahead(jobID, now int64) []*ready.Execution {
+	return a.Ready.TakeOut(func(e *ready.Execution) bool {
+		return e.Batch.JobID == jobID && e.Batch.TriggerNo > 0 && e.Attempt == 1 && e.NotBefore > now
+	})
+}
+
+func batchesOf(list []*ready.Execution) map[string]int {
+	out := make(map[string]int, len(list))
+	for _, e := range list {
+		out[e.Batch.ID] = e.Batch.Day
+	}
+	return out
 }
 
 // told is what the audit keeps of a job: what somebody wrote, not what runs by.
@@ -596,16 +613,16 @@ func (a *API) deleteJob(ctx context.Context, in *deleteJobInput) (*empty, error)
 	if err != nil {
 		return nil, err
 	}
-	var withdrawn []string
+	defer a.Ready.Hold(j.Bucket)()
+	ahead := a.ahead(j.ID, clock.Millis(a.Clock))
 	err = a.inBucket(ctx, j.Bucket, func(b *store.Bucket) error {
-		var err error
-		if withdrawn, err = b.Withdraw(j.ID, clock.Millis(a.Clock)); err != nil {
+		if err := b.Withdraw(batchesOf(ahead)); err != nil {
 			return err
 		}
 		return b.DeleteJob(j, entry)
 	})
-	if err == nil {
-		a.Ready.Withdraw(j.ID, j.Version+1, withdrawn)
+	if err != nil {
+		a.Ready.Add(ahead...)
 	}
 	return nil, err
 }

@@ -51,13 +51,13 @@ await context.addInitScript(() => {
   })
 })
 const page = await context.newPage()
-page.setDefaultTimeout(15_000)
+page.setDefaultTimeout(30_000)
 
 // Answers that the walk provokes on purpose: a refused schedule, a page of nothing.
 const expected = [
   [422, /\/schedule\/preview$/],
-  [422, /\/jobs$/],
-  [403, /\/namespaces\/no-such-namespace\//],
+  [401, /\/auth\/login$/],
+  [404, /\/batches\/no-such-batch$/],
   [404, /\/jobs\/999999999$/],
 ]
 page.on('console', (message) => {
@@ -89,6 +89,7 @@ const words = {
     newJob: 'New job',
     name: 'Name',
     handler: 'Handler',
+    badLogin: 'User name or password is wrong.',
     expr: 'Expression',
     create: 'Create',
     run: 'Run now',
@@ -123,12 +124,12 @@ async function colours(theme) {
 
 let shotNo = 0
 async function look(name) {
-  await page.waitForTimeout(350)
+  await settled()
   if (shots) {
     shotNo++
     await page.screenshot({ path: join(shots, `${String(shotNo).padStart(3, '0')}-${name}.png`) })
   }
-  await page.evaluate(axe)
+  if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(axe)
   const found = await page.evaluate(async () => {
     const result = await window.axe.run(document, { resultTypes: ['violations'] })
     return result.violations
@@ -148,20 +149,47 @@ async function look(name) {
   if (wide > 0) fail(`${name}: the page is ${wide} px too wide`)
 }
 
-async function open(path) {
+// load opens an address as a browser does, open as a link of the console does.
+async function load(path) {
   await page.goto(base + path.replace(/^\//, ''))
   await page.locator('h1').first().waitFor()
-  await page
-    .locator('.skeleton')
-    .first()
-    .waitFor({ state: 'detached' })
-    .catch(() => {})
+  await settled()
+}
+async function open(path) {
+  const before = await page.evaluate((url) => {
+    const title = document.querySelector('h1')
+    if (new URL(url).pathname !== location.pathname) title?.setAttribute('data-left', '')
+    const text = title?.textContent ?? ''
+    history.pushState({}, '', url)
+    return text
+  }, base + path.replace(/^\//, ''))
+  await page.waitForFunction((old) => {
+    const title = document.querySelector('h1')
+    return title && (!title.hasAttribute('data-left') || title.textContent !== old)
+  }, before)
+  await settled()
+}
+
+// settled waits until nothing on the page is still loading or moving.
+async function settled() {
+  await page.waitForFunction(
+    () =>
+      !document.querySelector('.skeleton, [data-preview=waiting], .ant-btn-loading') &&
+      document.getAnimations().every((one) => {
+        const { endTime } = one.effect?.getComputedTiming() ?? {}
+        return one.playState !== 'running' || endTime === Number.POSITIVE_INFINITY
+      }),
+  )
+  await page.evaluate(
+    () =>
+      new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => resolve(document.fonts.ready)))),
+  )
 }
 
 async function call(method, path, body) {
   const response = await fetch(`${base}api/v1/${path}`, {
     method,
-    headers: { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json' },
+    headers: { ...(token && { Authorization: `Bearer ${token}` }), 'Content-Type': 'application/json' },
     body: body && JSON.stringify(body),
   })
   return response.ok ? response.json().catch(() => null) : null
@@ -175,7 +203,7 @@ let app = ''
 
 async function walk() {
   // Sign in, from a deep link, in both themes.
-  await open(`ns/${ns}/overview`)
+  await load(`ns/${ns}/overview`)
   await page.getByLabel('User name').waitFor()
   await look('login-en-light')
   await colours('dark')
@@ -184,17 +212,27 @@ async function walk() {
   await colours('light')
   await language('en')
   await page.getByLabel('User name').fill(username)
+  await page.getByLabel('Password', { exact: true }).fill(`not ${password}`)
+  await page.getByRole('button', { name: words.en.login }).click()
+  await page.getByText(words.en.badLogin).waitFor()
+  await look('login-refused')
   await page.getByLabel('Password', { exact: true }).fill(password)
   await page.getByRole('button', { name: words.en.login }).click()
   await page.locator('nav.side').waitFor()
   await page.locator('h1', { hasText: words.en.overview }).waitFor()
-  say('sign-in leads to the page that was asked for')
+  say('sign-in leads to the page that was asked for, a wrong password nowhere')
+  await load(`ns/${ns}/overview`)
+  await page.locator('h1', { hasText: words.en.overview }).waitFor()
+  say('a reload stays signed in')
 
   const executors = (await call('GET', `namespaces/${ns}/executors`))?.items ?? []
   const offers = executors
     .filter((one) => one.state === 'ONLINE')
     .flatMap((one) => one.handlers.map((offered) => ({ app: one.app, ...offered })))
-  const offer = offers.find((one) => one.name === 'hello') ?? offers.find((one) => one.kind === 'simple') ?? offers[0]
+  const offer =
+    offers.find((one) => one.name === 'hello' || one.name === 'healthCheck') ??
+    offers.find((one) => one.kind === 'simple') ??
+    offers[0]
   const apps = (await call('GET', `namespaces/${ns}/apps`))?.items ?? []
   app = offer?.app ?? apps[0]?.name ?? ''
   handler = offer?.name ?? 'hello'
@@ -254,9 +292,9 @@ async function walk() {
   await page.locator('h1', { hasText: 'Batch' }).waitFor()
   batchPath = new URL(page.url()).pathname.slice(new URL(base).pathname.length)
   if (offer) {
-    await page.locator('.logline').first().waitFor({ timeout: 30_000 })
+    await page.locator('.logline').first().waitFor({ timeout: 60_000 })
     await look('batch-live')
-    await page.locator('.pagehead [data-state=SUCCEEDED]').waitFor({ timeout: 60_000 })
+    await page.locator('.pagehead [data-state=SUCCEEDED]').waitFor({ timeout: 120_000 })
     say('the run is seen, its output comes, it ends')
   } else {
     console.log('  -- no executor is online: the output is not looked at')
@@ -323,6 +361,8 @@ async function walk() {
       await open(`ns/${ns}/nothing-here`)
       await page.locator('h1', { hasText: words[lang].notFound }).waitFor()
       await look(`not-found-${lang}-${theme}`)
+      await open(`ns/${ns}/executions/no-such-batch`)
+      await page.locator('h1', { hasText: words[lang].notFound }).waitFor()
       await open('ns/no-such-namespace/overview')
       await page
         .locator('h1', { hasText: words[lang].forbidden })
@@ -343,7 +383,7 @@ async function walk() {
   await open(`ns/${ns}/jobs`)
   await look('small-jobs')
   await page.setViewportSize({ width: 1280, height: 720 })
-  await open(`ns/${ns}/jobs`)
+  await load(`ns/${ns}/jobs`)
   await page.keyboard.press('Tab')
   if ((await page.evaluate(() => document.activeElement?.className)) !== 'skip')
     fail('the first stop is not the skip link')
@@ -366,7 +406,9 @@ try {
   fail(error.stack ?? String(error))
   if (shots) await page.screenshot({ path: join(shots, '999-at-failure.png') }).catch(() => {})
 } finally {
-  // The walk leaves nothing behind but the app that it may have needed.
+  // The walk leaves nothing behind but the app that it may have needed. It has signed
+  // out, so it needs a token of its own for that.
+  token = (await call('POST', 'auth/login', { username, password }))?.accessToken ?? token
   const id = /jobs\/([^/]+)$/.exec(jobPath)?.[1]
   const job = id && (await call('GET', `namespaces/${ns}/jobs/${id}`))
   if (job) await call('DELETE', `namespaces/${ns}/jobs/${id}?version=${job.version}`)

@@ -48,7 +48,15 @@ onSession(() => {
 
 // The algorithm darkens the red of errors below what can be read on a dark ground.
 const darkComponents = {
-  Button: { colorError: '#ff8f88', colorErrorHover: '#ffaaa4', dangerColor: '#2b0b0a' },
+  Button: {
+    colorError: '#ff8f88',
+    colorErrorHover: '#ffaaa4',
+    dangerColor: '#2b0b0a',
+    defaultHoverColor: '#a9c5ff',
+    defaultHoverBorderColor: '#8db2ff',
+    defaultActiveColor: '#8db2ff',
+    defaultActiveBorderColor: '#8db2ff',
+  },
   Dropdown: { colorError: '#ff8f88' },
 }
 
@@ -62,9 +70,14 @@ const light = {
   colorTextDescription: '#566074',
   colorTextPlaceholder: '#667085',
   colorError: '#c02626',
+  colorErrorHover: '#a31f1f',
+  colorErrorBorderHover: '#a31f1f',
 }
 const dark = {
+  // Lighter when pointed at would be too light for white letters.
   colorPrimary: '#3a6fdd',
+  colorPrimaryHover: '#3364cf',
+  colorPrimaryActive: '#2c58b8',
   colorLink: '#8db2ff',
   colorTextDescription: '#a3adbf',
   colorTextPlaceholder: '#98a2b3',
@@ -72,6 +85,8 @@ const dark = {
   colorBgBase: '#10141b',
   colorBgContainer: '#181d26',
   colorBgElevated: '#1f2631',
+  colorBorder: '#414b5c',
+  colorBorderSecondary: '#2a313e',
 }
 
 function Root() {

@@ -10,6 +10,7 @@ export interface Column<T> {
   num?: boolean
   clip?: boolean
   roomy?: boolean
+  wide?: boolean
   // The title is for screen readers only.
   quiet?: boolean
 }
@@ -61,8 +62,9 @@ export function DataTable<T>({
                 <td
                   key={column.key}
                   className={
-                    [column.num && 'num', column.clip && 'clip', column.roomy && 'roomy'].filter(Boolean).join(' ') ||
-                    undefined
+                    [column.num && 'num', column.clip && 'clip', column.roomy && 'roomy', column.wide && 'wide']
+                      .filter(Boolean)
+                      .join(' ') || undefined
                   }
                 >
                   {column.cell(row)}

@@ -114,3 +114,9 @@ export function curlOf(method: string, url: string, body?: unknown): string {
     lines.push(`-H 'Content-Type: application/json'`, `--data ${quote(JSON.stringify(body, null, 2))}`)
   return lines.join(' \\\n  ')
 }
+
+// wordOf is the word for a value that is known, else the value.
+export function wordOf<K extends string>(known: readonly K[], value: string, word: (key: K) => string): string {
+  const key = known.find((one) => one === value)
+  return key ? word(key) : value
+}

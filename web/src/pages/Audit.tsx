@@ -10,7 +10,7 @@ import { TextFilter } from '../components/TextFilter'
 import { Time, useZone } from '../components/Time'
 import { TimeRange } from '../components/TimeRange'
 import { useT } from '../i18n/useText'
-import { show } from '../lib/job'
+import { show, wordOf } from '../lib/job'
 import { type AuditSearch, bounds } from '../lib/search'
 import { formatTime } from '../lib/time'
 import { useNamespace } from '../shell/namespace'
@@ -24,6 +24,7 @@ export function Audit() {
   const set = (change: AuditSearch) =>
     void navigate({ search: (old: AuditSearch) => ({ ...old, ...change }), replace: true })
   const { open, ...filter } = search
+  const words = useAuditWords()
 
   const query = useInfiniteQuery({
     queryKey: [ns, 'audit', filter],
@@ -60,12 +61,12 @@ export function Audit() {
       cell: (entry) => (
         <>
           {entry.object.name || entry.object.id}
-          <span className="two">{entry.object.type}</span>
+          <span className="two">{words.object(entry.object.type)}</span>
         </>
       ),
     },
-    { key: 'outcome', title: t('audit.outcome'), cell: (entry) => entry.outcome },
-    { key: 'ip', title: t('audit.ip'), cell: (entry) => <span className="mono">{entry.ip}</span> },
+    { key: 'outcome', title: t('audit.outcome'), cell: (entry) => words.outcome(entry.outcome) },
+    { key: 'ip', title: t('audit.ip'), cell: (entry) => <span className="mono">{entry.ip || '–'}</span> },
   ]
 
   return (
@@ -143,17 +144,32 @@ export function Audit() {
   )
 }
 
+const outcomes = ['success', 'denied', 'failure'] as const
+const objects = ['job', 'app', 'namespace', 'user', 'system', 'batch'] as const
+const actors = ['user', 'platform_admin', 'system', 'token'] as const
+
+// useAuditWords says the codes of an entry in words; one it does not know stays a code.
+function useAuditWords() {
+  const t = useT()
+  return {
+    outcome: (code: string) => wordOf(outcomes, code, (key) => t(`audit.outcomes.${key}`)),
+    object: (code: string) => wordOf(objects, code, (key) => t(`audit.objects.${key}`)),
+    actor: (code: string) => wordOf(actors, code, (key) => t(`audit.actors.${key}`)),
+  }
+}
+
 function Entry({ entry }: { entry: AuditEntry }) {
   const t = useT()
+  const words = useAuditWords()
   const diff = entry.diff ?? []
   return (
     <>
       <Facts
         items={[
           [t('audit.at'), <Time key="at" at={entry.at} />],
-          [t('audit.actor'), `${entry.actor.name || entry.actor.id} (${entry.actor.type})`],
-          [t('audit.object'), `${entry.object.name || entry.object.id} (${entry.object.type})`],
-          [t('audit.outcome'), entry.outcome],
+          [t('audit.actor'), `${entry.actor.name || entry.actor.id} (${words.actor(entry.actor.type)})`],
+          [t('audit.object'), `${entry.object.name || entry.object.id} (${words.object(entry.object.type)})`],
+          [t('audit.outcome'), words.outcome(entry.outcome)],
           [t('audit.ip'), entry.ip || '–'],
           [t('audit.request'), <code key="request">{entry.requestId}</code>],
         ]}

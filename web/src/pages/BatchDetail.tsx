@@ -1,26 +1,26 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query'
-import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
+import { useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { App, Button } from 'antd'
 import { useEffect, useState } from 'react'
 import { api, must, refusedOf } from '../api/client'
 import { batchQuery, jobQuery } from '../api/queries'
-import { type Batch, type Execution, isFinal } from '../api/types'
+import { type Batch, type Execution, isFinal, type Job } from '../api/types'
 import { CopyButton, ErrorBox, Facts, Guarded, PageHead, Skeleton, Tabs } from '../components/basics'
 import { type Column, DataTable } from '../components/DataTable'
-import { Gantt } from '../components/Gantt'
+import { Gantt, startOf } from '../components/Gantt'
 import { LogView } from '../components/LogView'
 import { useBatchToast, useShowError } from '../components/mutations'
 import { StatusTag } from '../components/StatusTag'
-import { JobZoneProvider, Time } from '../components/Time'
+import { JobZoneProvider, Time, useZone } from '../components/Time'
 import { useT, useText } from '../i18n/useText'
 import { baseURL } from '../lib/base'
-import { curlOf, zoneOf } from '../lib/job'
+import { curlOf, wordOf, zoneOf } from '../lib/job'
 import { useEvery } from '../lib/live'
 import type { BatchDetailSearch } from '../lib/search'
-import { formatBytes, formatSpan } from '../lib/time'
+import { formatBytes, formatSpan, formatTime } from '../lib/time'
 import { NotFound } from '../shell/errors'
 import { useCan, useNamespace } from '../shell/namespace'
-import { delayOf, useTriggerWord } from './BatchTable'
+import { delayOf, JobLink, useTriggerWord } from './BatchTable'
 
 export function BatchPage() {
   const ns = useNamespace()
@@ -38,7 +38,7 @@ export function BatchPage() {
   }
   return (
     <JobZoneProvider zone={zoneOf(job.data)}>
-      <Detail batch={query.data} />
+      <Detail batch={query.data} job={job.data} />
     </JobZoneProvider>
   )
 }
@@ -53,16 +53,17 @@ function firstToShow(executions: Execution[]): Execution | undefined {
   )
 }
 
-function Detail({ batch }: { batch: Batch }) {
+function Detail({ batch, job }: { batch: Batch; job: Job | undefined }) {
   const t = useT()
   const text = useText()
   const ns = useNamespace()
   const can = useCan()
   const client = useQueryClient()
-  const { modal } = App.useApp()
+  const { message, modal } = App.useApp()
   const toast = useBatchToast()
   const showError = useShowError()
   const triggerWord = useTriggerWord()
+  const zone = useZone()
   const search = useSearch({ from: '/ns/$ns/executions/$batchId' })
   const navigate = useNavigate({ from: '/ns/$ns/executions/$batchId' })
   const tab = search.tab ?? 'output'
@@ -94,10 +95,12 @@ function Detail({ batch }: { batch: Batch }) {
         try {
           if (kind === 'cancel') {
             await must(api.POST('/api/v1/namespaces/{namespace}/batches/{batchId}/cancel', { params }))
-            toast(id, t('batch.cancelAsked', { id }))
+            message.success(t('batch.cancelAsked', { id }))
           } else {
             const next = await must(api.POST('/api/v1/namespaces/{namespace}/batches/{batchId}/retry', { params }))
-            toast(next.batchId, t('batch.retried', { id: next.batchId }))
+            const text = t('batch.retried', { id: next.batchId })
+            if (next.batchId === id) message.success(text)
+            else toast(next.batchId, text)
           }
         } catch (error) {
           showError(error)
@@ -119,7 +122,7 @@ function Detail({ batch }: { batch: Batch }) {
           aria-pressed={one.id === chosen?.id}
           onClick={() => set({ exec: one.id, tab: undefined })}
         >
-          {`${one.shard} / ${one.shardTotal}`}
+          {one.shard}
         </button>
       ),
     },
@@ -139,9 +142,13 @@ function Detail({ batch }: { batch: Batch }) {
         </>
       ),
     },
-    { key: 'start', title: t('executions.start'), cell: (one) => <Time at={one.startedAt} millis /> },
-    { key: 'waited', title: t('batch.waited'), num: true, cell: (one) => formatSpan(one.waitedMs) },
-    { key: 'duration', title: t('executions.duration'), num: true, cell: (one) => formatSpan(one.durationMs) },
+    {
+      key: 'start',
+      title: t('executions.start'),
+      cell: (one) => <Time at={iso(startOf(one))} millis />,
+    },
+    { key: 'waited', title: t('batch.waited'), num: true, cell: (one) => formatSpan(one.waitedMs) || '–' },
+    { key: 'duration', title: t('executions.duration'), num: true, cell: (one) => formatSpan(one.durationMs) || '–' },
     {
       key: 'error',
       title: t('batch.error'),
@@ -154,14 +161,14 @@ function Detail({ batch }: { batch: Batch }) {
   ]
 
   const shownProgress = progress && progress.id === chosen?.id ? progress.value : chosen?.progress
-  // The batch's own list holds those of its executions too, when the server sends one.
-  const events = (
-    batch.events?.length
-      ? batch.events.map((event) => ({ event, one: executions.find((one) => one.id === event.executionId) }))
-      : executions.flatMap((one) => (one.events ?? []).map((event) => ({ event, one })))
-  )
-    .map(({ event, one }, index) => ({ ...event, one, key: String(index) }))
-    .sort((a, b) => Date.parse(a.at) - Date.parse(b.at))
+  const events = eventsOf(batch, executions)
+  const took = batch.durationMs ?? (!final && batch.startedAt ? now - Date.parse(batch.startedAt) : null)
+  const missedFact: [string, string] = [
+    t('batch.missed'),
+    t('batch.missedText', { count: batch.missedCount, at: formatTime(batch.missedLastAt ?? batch.dueAt, zone) }),
+  ]
+  // The definition may have changed since; then only the batch's own parameters are certain.
+  const jobParams = job?.version === batch.jobVersion ? job.params : ''
   const failed = batch.state === 'FAILED' || batch.state === 'TIMED_OUT' || batch.state === 'CANCELLED'
 
   return (
@@ -188,26 +195,22 @@ function Detail({ batch }: { batch: Batch }) {
         <h2 className="offscreen">{t('common.details')}</h2>
         <Facts
           items={[
-            [
-              t('executions.job'),
-              <Link key="job" to="/ns/$ns/jobs/$id" params={{ ns, id: batch.jobId }}>
-                {batch.jobName}
-              </Link>,
-            ],
+            [t('executions.job'), <JobLink key="job" batch={batch} />],
             [t('jobs.app'), batch.app],
             [
               t('executions.trigger'),
               `${triggerWord(batch.trigger)}${batch.triggerNo > 0 ? ` #${batch.triggerNo}` : ''}`,
             ],
-            [t('batch.startedBy'), batch.createdBy || '–'],
+            [t('batch.startedBy'), batch.createdBy === 'schedule' ? t('batch.bySchedule') : batch.createdBy || '–'],
             [t('executions.due'), <Time key="due" at={batch.dueAt} />],
             [t('executions.start'), <Time key="start" at={batch.startedAt} millis />],
             [t('batch.finished'), <Time key="end" at={batch.finishedAt} millis />],
             [t('executions.delay'), formatSpan(delayOf(batch)) || '–'],
-            [t('executions.duration'), formatSpan(batch.durationMs) || '–'],
+            [t('executions.duration'), formatSpan(took) || '–'],
             [t('executions.shards'), `${batch.shardsDone - batch.shardsFailed} / ${batch.shardTotal}`],
             [t('batch.attempts'), Math.max(0, ...executions.map((one) => one.attempt))],
             [t('batch.jobVersion'), batch.jobVersion],
+            ...(batch.missedCount > 0 ? [missedFact] : []),
           ]}
         />
         {batch.reason && (
@@ -285,7 +288,16 @@ function Detail({ batch }: { batch: Batch }) {
           <div className="cols even">
             <div>
               <h3 style={{ marginBottom: 8 }}>{t('batch.params')}</h3>
-              {batch.params ? <pre>{batch.params}</pre> : <p className="muted">{t('job.noParams')}</p>}
+              {batch.params === null && (
+                <p className="muted" style={{ marginBottom: 8 }}>
+                  {t('batch.asJob')}
+                </p>
+              )}
+              {batch.params || jobParams ? (
+                <pre>{batch.params ?? jobParams}</pre>
+              ) : (
+                batch.params !== null && <p className="muted">{t('job.noParams')}</p>
+              )}
             </div>
             <div>
               <h3 style={{ marginBottom: 8 }}>{t('batch.result')}</h3>
@@ -312,9 +324,24 @@ function Detail({ batch }: { batch: Batch }) {
                 {
                   key: 'kind',
                   title: t('batch.eventKind'),
-                  cell: (event) => <span className="mono">{event.kind}</span>,
+                  cell: (event) =>
+                    event.state ? (
+                      <StatusTag state={event.state} />
+                    ) : (
+                      wordOf(eventKinds, event.kind, (key) => t(`batch.event.${key}`))
+                    ),
                 },
-                { key: 'detail', title: t('batch.eventDetail'), cell: (event) => event.detail },
+                {
+                  key: 'detail',
+                  title: t('batch.eventDetail'),
+                  cell: (event) =>
+                    event.next
+                      ? t('batch.retryAt', {
+                          attempt: event.next.attempt,
+                          at: formatTime(event.next.notBefore, zone),
+                        })
+                      : event.detail,
+                },
               ]}
             />
           ))}
@@ -325,10 +352,61 @@ function Detail({ batch }: { batch: Batch }) {
         style={{ paddingLeft: 0 }}
         onClick={() => void navigate({ to: '/ns/$ns/executions', params: { ns }, search: { job: batch.jobId } })}
       >
-        {t('jobs.viewRuns')}
+        {t('batch.allOfJob')}
       </Button>
     </>
   )
+}
+
+const eventKinds = [
+  'sent',
+  'started',
+  'retry',
+  'cancel_asked',
+  'stop_asked',
+  'retry_by_hand',
+  'refused_transition',
+  'not_delivered',
+  'late_result',
+] as const
+
+interface Happening {
+  key: string
+  at: string
+  kind: string
+  detail: string
+  one: Execution | undefined
+  // The state that an execution ended with.
+  state?: string
+  // The attempt that a retry announces.
+  next?: Execution
+}
+
+// eventsOf is the course of a batch: what each execution says of itself by its times,
+// and what was recorded beside that.
+function eventsOf(batch: Batch, executions: Execution[]): Happening[] {
+  const out: Omit<Happening, 'key'>[] = []
+  for (const one of executions) {
+    const add = (at: string | null, kind: string, detail: string, state?: string) => {
+      if (at) out.push({ at, kind, detail, one, state })
+    }
+    add(one.dispatchedAt, 'sent', one.executor?.address ?? '')
+    add(iso(startOf(one)), 'started', '')
+    add(one.finishedAt, 'finished', one.error, one.state)
+  }
+  for (const event of batch.events ?? []) {
+    const one = executions.find((other) => other.id === event.executionId)
+    const next =
+      event.kind === 'retry' && one
+        ? executions.find((other) => other.shard === one.shard && other.attempt === one.attempt + 1)
+        : undefined
+    out.push({ ...event, one, next })
+  }
+  return out.sort((a, b) => Date.parse(a.at) - Date.parse(b.at)).map((event, index) => ({ ...event, key: `${index}` }))
+}
+
+function iso(at: number | null): string | null {
+  return at === null ? null : new Date(at).toISOString()
 }
 
 function refusedNote(executions: Execution[], text: string) {

@@ -57,17 +57,17 @@ export function useBatchColumns(): Record<string, Column<Batch>> {
     job: {
       key: 'job',
       title: t('executions.job'),
-      cell: (batch) => (
-        <Link to="/ns/$ns/jobs/$id" params={{ ns, id: batch.jobId }} preload={false}>
-          {batch.jobName}
-        </Link>
-      ),
+      cell: (batch) => <JobLink batch={batch} />,
     },
-    trigger: { key: 'trigger', title: t('executions.trigger'), cell: (batch) => triggerWord(batch.trigger) },
+    trigger: {
+      key: 'trigger',
+      title: t('executions.trigger'),
+      cell: (batch) => <span className="nowrap">{triggerWord(batch.trigger)}</span>,
+    },
     state: { key: 'state', title: t('common.state'), cell: (batch) => <StatusTag state={batch.state} /> },
     shards: {
       key: 'shards',
-      title: t('executions.shards'),
+      title: t('executions.shardsShort'),
       num: true,
       cell: (batch) => `${batch.shardsDone - batch.shardsFailed} / ${batch.shardTotal}`,
     },
@@ -98,9 +98,7 @@ export function useBatchColumns(): Record<string, Column<Batch>> {
             {batch.batchId}
           </Link>
           <span className="two">
-            <Link to="/ns/$ns/jobs/$id" params={{ ns, id: batch.jobId }} preload={false}>
-              {batch.jobName}
-            </Link>
+            <JobLink batch={batch} />
           </span>
         </>
       ),
@@ -109,13 +107,13 @@ export function useBatchColumns(): Record<string, Column<Batch>> {
       key: 'delay',
       title: t('executions.delay'),
       num: true,
-      cell: (batch) => <span className="nowrap">{formatSpan(delayOf(batch))}</span>,
+      cell: (batch) => <span className="nowrap">{formatSpan(delayOf(batch)) || '–'}</span>,
     },
     duration: {
       key: 'duration',
       title: t('executions.duration'),
       num: true,
-      cell: (batch) => <span className="nowrap">{formatSpan(batch.durationMs)}</span>,
+      cell: (batch) => <span className="nowrap">{formatSpan(batch.durationMs) || '–'}</span>,
     },
     reason: {
       key: 'reason',
@@ -124,6 +122,18 @@ export function useBatchColumns(): Record<string, Column<Batch>> {
       cell: (batch) => <span title={text(batch.reason)}>{text(batch.reason)}</span>,
     },
   }
+}
+
+// JobLink names the job of a batch; that of a deleted one leads nowhere.
+export function JobLink({ batch }: { batch: Pick<Batch, 'jobId' | 'jobName'> }) {
+  const t = useT()
+  const ns = useNamespace()
+  if (!batch.jobName) return <span className="muted">{t('batch.deletedJob', { id: batch.jobId })}</span>
+  return (
+    <Link to="/ns/$ns/jobs/$id" params={{ ns, id: batch.jobId }} preload={false}>
+      {batch.jobName}
+    </Link>
+  )
 }
 
 const shown = {
@@ -143,12 +153,14 @@ export function BatchTable({
   short?: keyof typeof shown
 }) {
   const columns = useBatchColumns()
+  // Most batches need no reason; a column of nothing only takes room.
+  const reasons = short === 'reason' || rows.some((batch) => batch.reason)
   const navigate = useNavigate()
   const ns = useNamespace()
   return (
     <DataTable
       caption={caption}
-      columns={shown[short].flatMap((key) => columns[key] ?? [])}
+      columns={shown[short].filter((key) => key !== 'reason' || reasons).flatMap((key) => columns[key] ?? [])}
       rows={rows}
       rowKey={(batch) => batch.batchId}
       onRow={(batch) => void navigate({ to: '/ns/$ns/executions/$batchId', params: { ns, batchId: batch.batchId } })}

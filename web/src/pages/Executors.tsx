@@ -27,21 +27,29 @@ export function Executors() {
 
   const states = splitList(search.state, executorStates)
   const q = (search.q ?? '').toLowerCase()
-  const rows = (query.data?.items ?? []).filter(
-    (one) =>
-      (!search.app || one.app === search.app) &&
-      (states.length === 0 || states.includes(one.state)) &&
-      (!q || searchable(one).includes(q)),
-  )
+  // Those that are gone come last; within each part the order is the server's.
+  const rows = (query.data?.items ?? [])
+    .filter(
+      (one) =>
+        (!search.app || one.app === search.app) &&
+        (states.length === 0 || states.includes(one.state)) &&
+        (!q || searchable(one).includes(q)),
+    )
+    .sort((a, b) => Number(a.state === 'OFFLINE') - Number(b.state === 'OFFLINE'))
 
   const columns: Column<Executor>[] = [
     {
       key: 'app',
-      title: t('jobs.app'),
+      title: t('executors.appAddress'),
       cell: (one) => (
         <>
           {one.app}
           <span className="two mono">{one.address}</span>
+          {Object.entries(one.labels ?? {}).map(([name, value]) => (
+            <span className="label" key={name}>
+              {name}={value}
+            </span>
+          ))}
         </>
       ),
     },
@@ -76,17 +84,8 @@ export function Executors() {
       ),
     },
     {
-      key: 'labels',
-      title: t('executors.labels'),
-      cell: (one) =>
-        Object.entries(one.labels ?? {}).map(([name, value]) => (
-          <span className="label" key={name}>
-            {name}={value}
-          </span>
-        )),
-    },
-    {
       key: 'handlers',
+      wide: true,
       title: t('executors.handlers'),
       cell: (one) =>
         (one.handlers ?? []).map((handler) => (

@@ -16,7 +16,7 @@ import { useBatchList } from '../components/useBatchList'
 import { usePreview } from '../components/usePreview'
 import { useT, useText } from '../i18n/useText'
 import { baseURL } from '../lib/base'
-import { concurrencyPolicies, curlOf, misfirePolicies, strategies, writable, zoneOf } from '../lib/job'
+import { concurrencyPolicies, curlOf, misfirePolicies, strategies, wordOf, writable, zoneOf } from '../lib/job'
 import { useEvery } from '../lib/live'
 import { formatTime } from '../lib/time'
 import { NotFound } from '../shell/errors'
@@ -104,11 +104,6 @@ function Detail({ job }: { job: Job }) {
   )
 }
 
-function wordOf<K extends string>(known: readonly K[], value: string, word: (key: K) => string): string {
-  const key = known.find((one) => one === value)
-  return key ? word(key) : value
-}
-
 function OverviewTab({ job }: { job: Job }) {
   const t = useT()
   const text = useText()
@@ -119,11 +114,14 @@ function OverviewTab({ job }: { job: Job }) {
     ...latestBatches(ns, { job: job.id, range: '30d' }, 8),
     refetchInterval: useEvery(4_000),
   })
-  const retry = job.retry.steps?.length
-    ? job.retry.steps.join(', ')
-    : `${job.retry.max} × ${job.retry.initial} ${
-        job.retry.backoff === 'fixed' ? t('form.backoffFixed') : t('form.backoffExponential')
-      }`
+  const { max, initial, backoff, steps } = job.retry
+  const retry = steps?.length
+    ? t('job.retrySteps', { count: steps.length, steps: steps.join(', ') })
+    : max === 0
+      ? t('job.retryNone')
+      : backoff === 'fixed'
+        ? t('job.retryFixed', { count: max, initial })
+        : t('job.retryExponential', { count: max, initial })
   return (
     <>
       <div className="cols">

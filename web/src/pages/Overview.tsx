@@ -56,7 +56,8 @@ export function Overview() {
               state="MISSED"
               alarm="late"
               value={data.missed1h}
-              search={{ state: 'MISSED', range: '1h' }}
+              more={data.skipped1h > 0 ? t('overview.skipped', { count: data.skipped1h }) : undefined}
+              search={{ state: 'SKIPPED,MISSED', range: '1h' }}
             />
             <Link className="tile" to="/ns/$ns/executors" params={{ ns }} search={{ state: 'ONLINE' }}>
               <TileText label={t('overview.executors')} state="ONLINE">
@@ -73,7 +74,7 @@ export function Overview() {
                 <TileText label={t('overview.p99')} state="TIMED_OUT">
                   {data.triggerErrorP99Ms === null || data.triggerErrorP99Ms === undefined
                     ? '–'
-                    : formatSpan(data.triggerErrorP99Ms)}
+                    : `≤ ${formatSpan(data.triggerErrorP99Ms)}`}
                 </TileText>
               </span>
             </Link>
@@ -106,12 +107,14 @@ function BatchTile({
   label,
   state,
   value,
+  more,
   search,
   alarm,
 }: {
   label: string
   state: string
   value: number
+  more?: string
   search: BatchSearch
   alarm?: 'bad' | 'late'
 }) {
@@ -124,7 +127,7 @@ function BatchTile({
       search={search}
     >
       <TileText label={label} state={state}>
-        {value}
+        {value} {more && <small>{more}</small>}
       </TileText>
     </Link>
   )

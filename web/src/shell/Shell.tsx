@@ -7,6 +7,7 @@ import ScheduleOutlined from '@ant-design/icons/ScheduleOutlined'
 import UserOutlined from '@ant-design/icons/UserOutlined'
 import { useQuery } from '@tanstack/react-query'
 import { Link, Outlet, useNavigate, useRouterState } from '@tanstack/react-router'
+import { Modal } from 'antd'
 import { useEffect, useRef } from 'react'
 import { meQuery, metaQuery } from '../api/queries'
 import { logout, useUser } from '../api/session'
@@ -57,6 +58,8 @@ export function Shell() {
   useEffect(() => {
     if (before.current !== path) {
       before.current = path
+      // A question about the page before must not stand over this one.
+      Modal.destroyAll()
       main.current?.scrollTo(0, 0)
       main.current?.focus({ preventScroll: true })
     }
