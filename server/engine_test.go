@@ -261,7 +261,7 @@ func strategies(t *testing.T, ns *axtest.Namespace) {
 func refusedGoesElsewhere(t *testing.T, ns *axtest.Namespace) {
 	app := ns.App("app")
 	list := []*axtest.Executor{app.Worker(axtest.Succeed), app.Worker(axtest.Succeed)}
-	for i, s := range []string{"first", "consistentHash"} {
+	for _, s := range []string{"first", "consistentHash"} {
 		job := ns.Job(axtest.Def{"name": s, "routing": strategy(s), "retry": retries(1)})
 		b := ns.Ended(ns.Trigger(job))
 		chosen, other := list[0], list[1]
@@ -283,7 +283,6 @@ func refusedGoesElsewhere(t *testing.T, ns *axtest.Namespace) {
 			}
 			return online == 2
 		})
-		require.NotEmpty(t, axtest.Ledger(list...), i)
 	}
 	// A run that fails is tried on the other one.
 	list[0].Is(axtest.Fine)
