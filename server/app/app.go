@@ -330,7 +330,7 @@ func (a *App) bringUp(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if !errors.Is(err, store.ErrUnavailable) {
+		if !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, auth.ErrBusy) {
 			return err
 		}
 		a.trouble.Store(err.Error())
