@@ -18,6 +18,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -159,16 +160,11 @@ func contentType(name string) string {
 
 // serverPaths are the server's own. A mistyped one must be a 404 for the program that
 // asked, never a page for people.
-var serverPaths = []string{"api", "ax", "actuator", "metrics", "livez", "readyz"}
+var serverPaths = []string{"api", "ax", "actuator", "metrics", "livez", "readyz"} //nolint:gochecknoglobals // a table that nothing writes
 
 func isServerPath(name string) bool {
 	first, _, _ := strings.Cut(name, "/")
-	for _, own := range serverPaths {
-		if first == own {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(serverPaths, first)
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -276,7 +272,7 @@ func (a *asset) pick(accept string) (encoding string, body []byte) {
 // for those that are not named.
 func accepts(header, coding string) bool {
 	star := false
-	for _, part := range strings.Split(header, ",") {
+	for part := range strings.SplitSeq(header, ",") {
 		name, params, _ := strings.Cut(part, ";")
 		name = strings.ToLower(strings.TrimSpace(name))
 		if name != coding && name != "*" {
@@ -296,7 +292,7 @@ func accepts(header, coding string) bool {
 }
 
 func matches(ifNoneMatch, etag string) bool {
-	for _, part := range strings.Split(ifNoneMatch, ",") {
+	for part := range strings.SplitSeq(ifNoneMatch, ",") {
 		part = strings.TrimPrefix(strings.TrimSpace(part), "W/")
 		if part == etag || part == "*" {
 			return true

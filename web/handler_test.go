@@ -28,6 +28,7 @@ func zipped(t *testing.T, text string) []byte {
 }
 
 func built(t *testing.T) fstest.MapFS {
+	t.Helper()
 	return fstest.MapFS{
 		"index.html":             {Data: []byte(`<html><head><base href="/" /><meta name="csp-nonce" content="" /></head></html>`)},
 		"assets/index-abc.js.br": {Data: []byte("brotli bytes")},

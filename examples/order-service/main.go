@@ -139,7 +139,7 @@ func runExecutor(ctx context.Context, in io.Reader, errOut io.Writer, o runOptio
 		ctx, stop = context.WithCancel(ctx)
 		defer stop()
 		go func() {
-			io.Copy(io.Discard, in)
+			_, _ = io.Copy(io.Discard, in)
 			stop()
 		}()
 	}

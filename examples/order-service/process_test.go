@@ -47,8 +47,11 @@ type scheduler struct {
 }
 
 func newScheduler(t *testing.T) *scheduler {
-	s := &scheduler{t: t, key: bytes.Repeat([]byte{0xab}, 32), changed: make(chan struct{}),
-		address: map[string]string{}, results: map[string]object{}, progress: map[string]float64{}}
+	t.Helper()
+	s := &scheduler{
+		t: t, key: bytes.Repeat([]byte{0xab}, 32), changed: make(chan struct{}),
+		address: map[string]string{}, results: map[string]object{}, progress: map[string]float64{},
+	}
 	s.srv = httptest.NewServer(http.HandlerFunc(s.serve))
 	t.Cleanup(s.srv.Close)
 	return s
@@ -93,7 +96,7 @@ func (s *scheduler) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	reply, _ := json.Marshal(object{"answers": answers, "state": "ONLINE", "instance": "i", "heartbeatMs": 1000, "leaseMs": 60000})
 	s.sign(w.Header(), r.Header.Get("webhook-id"), reply)
-	w.Write(reply)
+	_, _ = w.Write(reply)
 }
 
 func (s *scheduler) until(what string, ok func() bool) {
@@ -153,7 +156,7 @@ func (s *scheduler) start(db, dir, name string) *process {
 	p := &process{cmd, stdin, make(chan error, 1)}
 	go func() { p.done <- cmd.Wait() }()
 	s.t.Cleanup(func() {
-		cmd.Process.Kill()
+		_ = cmd.Process.Kill()
 		if s.t.Failed() {
 			s.t.Logf("%s:\n%s", name, errOut.String())
 		}
@@ -174,9 +177,11 @@ func (p *process) wait(t *testing.T) error {
 }
 
 func syncExecution(id, shard, total, attempt int, planned time.Time) object {
-	return object{"batchId": testBatch, "executionId": fmt.Sprint(id), "fence": object{"attempt": attempt, "epoch": 1}, "handler": "syncOrders",
+	return object{
+		"batchId": testBatch, "executionId": fmt.Sprint(id), "fence": object{"attempt": attempt, "epoch": 1}, "handler": "syncOrders",
 		"job": object{"id": "10001", "name": "order-sync", "version": 1}, "params": `{"pauseMs":1}`, "shardingId": shard, "shardingTotal": total,
-		"attempt": attempt, "dueAt": planned.UnixMilli(), "plannedFor": planned.UnixMilli(), "zone": seedZone, "trigger": "cron"}
+		"attempt": attempt, "dueAt": planned.UnixMilli(), "plannedFor": planned.UnixMilli(), "zone": seedZone, "trigger": "cron",
+	}
 }
 
 // Executors are killed in the middle of copying, again and again, and other ones go on: in the
@@ -219,7 +224,7 @@ func TestKilledExecutorsLoseAndDoubleNothing(t *testing.T) {
 		}
 		tick.Stop()
 		must(t, p.cmd.Process.Kill())
-		p.wait(t)
+		_ = p.wait(t)
 		if n := number(t, db, `SELECT count(*) FROM warehouse_orders`); n < rows {
 			t.Fatalf("rows went away: %d, then %d", rows, n)
 		}

@@ -24,6 +24,7 @@ func must(t *testing.T, err error) {
 }
 
 func shanghai(t *testing.T) *time.Location {
+	t.Helper()
 	zone, err := time.LoadLocation(seedZone)
 	must(t, err)
 	return zone

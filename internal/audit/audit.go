@@ -20,7 +20,7 @@ type Change struct {
 }
 
 // secretive matches names of fields whose values are not kept.
-var secretive = regexp.MustCompile(`(?i)(pass(word|wd)?|secret|token|credential|authorization|private_?key|api_?key|app_?key)`) //nolint:gochecknoglobals // compiled once, constant
+var secretive = regexp.MustCompile(`(?i)(pass(word|wd)?|secret|token|credential|authorization|private_?key|api_?key|app_?key)`)
 
 // Tell makes the redacted JSON of before and after (nil = there was none) and the list of
 // differences, in the order of their paths.

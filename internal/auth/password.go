@@ -146,6 +146,29 @@ func CheckPassword(name, password string) *message.Invalid {
 	return nil
 }
 
+// minGiven is the least that a password from a file must have.
+const minGiven = 8
+
+// checkGivenPassword refuses what must not protect an administrator whoever chose it: a
+// short password, or one that is nothing but what every attacker tries first.
+func checkGivenPassword(password string) *message.Invalid {
+	refuse := func(code, en, zh string) *message.Invalid {
+		return &message.Invalid{Code: code, Field: "password", Message: message.Text{EN: en, ZH: zh}}
+	}
+	n := utf8.RuneCountInString(password)
+	if !utf8.ValidString(password) || n < minGiven || n > maxPassword {
+		return refuse("password_too_short", fmt.Sprintf("has %d characters; %d to %d are allowed, 15 or more are advised", n, minGiven, maxPassword), fmt.Sprintf("有 %d 个字符；允许 %d 至 %d 个，建议不少于 15 个", n, minGiven, maxPassword))
+	}
+	form := unleet.Replace(strings.ToLower(password))
+	for _, w := range common {
+		form = strings.ReplaceAll(form, w, "")
+	}
+	if strings.IndexFunc(form, unicode.IsLetter) < 0 {
+		return refuse("password_common", "is a known default or consists of nothing but common words; choose another", "是众所周知的默认口令或仅由常见词组成；请另选一个")
+	}
+	return nil
+}
+
 // guessable tells whether too little of password is left once what everybody tries is taken out.
 func guessable(name, password string) bool {
 	low := strings.ToLower(password)

@@ -64,7 +64,13 @@ func (a *Auth) Setup(ctx context.Context, token, name, password, ip string, entr
 		return Principal{}, ErrToken
 	}
 	name = norm.NFC.String(name)
-	u, err := a.newAdmin(ctx, name, password)
+	if invalid := CheckUserName(name); invalid != nil {
+		return Principal{}, invalid
+	}
+	if invalid := CheckPassword(name, password); invalid != nil {
+		return Principal{}, invalid
+	}
+	u, err := newAdmin(ctx, name, password, a.clock.Now().UnixMilli())
 	if err != nil {
 		return Principal{}, err
 	}
@@ -88,8 +94,9 @@ func (a *Auth) Setup(ctx context.Context, token, name, password, ip string, entr
 }
 
 // EnsureAdmin makes the user name an administrator of the platform with this password, if there
-// is nobody of that name; whoever has the name already stays as he is, password included.
-// *message.Invalid: the name or the password will not do.
+// is nobody of that name; whoever has the name already stays as he is, password included. An
+// operator who puts a password into a file has chosen it: a weak one is logged, and only what is
+// short or a known default is refused. *message.Invalid: the name or the password will not do.
 func (a *Auth) EnsureAdmin(ctx context.Context, name, password string) error {
 	name = norm.NFC.String(name)
 	_, err := a.store.UserByName(ctx, name)
@@ -99,7 +106,16 @@ func (a *Auth) EnsureAdmin(ctx context.Context, name, password string) error {
 	if !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("ensure administrator: %w", err)
 	}
-	u, err := a.newAdmin(ctx, name, password)
+	if invalid := CheckUserName(name); invalid != nil {
+		return invalid
+	}
+	if invalid := checkGivenPassword(password); invalid != nil {
+		return invalid
+	}
+	if invalid := CheckPassword(name, password); invalid != nil {
+		a.log.WarnContext(ctx, "the administrator's password is weak", slog.String("why", invalid.Message.EN))
+	}
+	u, err := newAdmin(ctx, name, password, a.clock.Now().UnixMilli())
 	if err != nil {
 		return err
 	}
@@ -112,18 +128,12 @@ func (a *Auth) EnsureAdmin(ctx context.Context, name, password string) error {
 	return a.Sync(ctx)
 }
 
-func (a *Auth) newAdmin(ctx context.Context, name, password string) (store.User, error) {
-	if invalid := CheckUserName(name); invalid != nil {
-		return store.User{}, invalid
-	}
-	if invalid := CheckPassword(name, password); invalid != nil {
-		return store.User{}, invalid
-	}
+func newAdmin(ctx context.Context, name, password string, now int64) (store.User, error) {
 	hash, err := hashPassword(ctx, password)
 	if err != nil {
 		return store.User{}, err
 	}
-	return store.User{Name: name, DisplayName: name, PasswordHash: hash, Status: store.UserActive, PlatformRole: PlatformAdmin, CreatedAt: a.clock.Now().UnixMilli()}, nil
+	return store.User{Name: name, DisplayName: name, PasswordHash: hash, Status: store.UserActive, PlatformRole: PlatformAdmin, CreatedAt: now}, nil
 }
 
 // complete fills in what the caller left out of an entry.

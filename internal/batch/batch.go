@@ -116,8 +116,8 @@ func transitions() map[State]map[Event]State {
 	return map[State]map[Event]State{
 		Waiting: {EventDue: Ready, EventCancel: Cancelled, EventSkip: Skipped, EventMiss: Missed},
 		Delayed: {
-			EventDue: Ready, EventAssign: Dispatching, EventUnsure: Unknown,
-			EventCancel: Cancelled, EventSkip: Skipped, EventMiss: Missed, EventFail: Failed, EventTimeOut: TimedOut,
+			EventDue: Ready, EventAssign: Dispatching, EventStart: Running, EventRetry: Delayed, EventUnsure: Unknown,
+			EventCancel: Cancelled, EventSkip: Skipped, EventMiss: Missed, EventFail: Failed, EventTimeOut: TimedOut, EventSucceed: Succeeded,
 		},
 		Ready: {
 			EventAssign: Dispatching, EventRetry: Delayed, EventUnsure: Unknown, EventStart: Running,
@@ -146,7 +146,12 @@ func transitions() map[State]map[Event]State {
 
 func runTransitions() map[Run]map[RunEvent]Run {
 	return map[Run]map[RunEvent]Run{
-		RunScheduled: {RunAssign: RunDispatching, RunCancel: RunCancelled, RunReject: RunRejected, RunTimeOut: RunTimedOut},
+		// An execution may be sent from here: its executor was chosen and made durable when the row was
+		// written. What the executor then says can arrive before the answer to the request.
+		RunScheduled: {
+			RunAssign: RunDispatching, RunAccept: RunRunning, RunSee: RunRunning, RunAskStop: RunStopping,
+			RunSucceed: RunSucceeded, RunFail: RunFailed, RunTimeOut: RunTimedOut, RunCancel: RunCancelled, RunReject: RunRejected, RunLose: RunLost,
+		},
 		RunDispatching: {
 			RunUnassign: RunScheduled, RunAccept: RunRunning, RunSee: RunRunning, RunUnsure: RunUnknown, RunAskStop: RunStopping,
 			RunSucceed: RunSucceeded, RunFail: RunFailed, RunTimeOut: RunTimedOut, RunCancel: RunCancelled, RunReject: RunRejected, RunLose: RunLost,

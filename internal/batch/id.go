@@ -101,6 +101,9 @@ const (
 	bucketBits   = 6
 )
 
+// Buckets is how many units of ownership there are; fixed at install.
+const Buckets = 1 << bucketBits
+
 // ExecutionID builds the id of an execution from the UTC day of its batch's due time, its
 // bucket and a sequence of the bucket. It stays below 2^53, and the day can be read back.
 func ExecutionID(day, bucket int, sequence int64) int64 {

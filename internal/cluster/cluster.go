@@ -86,7 +86,7 @@ func (c *Cluster) Lost(f store.Fence) {
 	}
 	c.mu.Unlock()
 	if ok {
-		c.log.Warn("bucket lost", slog.Int("bucket", f.Bucket), slog.Int64("epoch", f.Epoch)) //nolint:sloglint // no context: called from a failed transaction
+		c.log.Warn("bucket lost", slog.Int("bucket", f.Bucket), slog.Int64("epoch", f.Epoch))
 		c.gone(f)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -175,10 +176,8 @@ func Load(fs *pflag.FlagSet) (Config, error) {
 	}
 	one := func(key string, allowed ...string) string {
 		v := k.String(key)
-		for _, a := range allowed {
-			if a == v {
-				return v
-			}
+		if slices.Contains(allowed, v) {
+			return v
 		}
 		bad(key, v, "not understood")
 		return v

@@ -146,12 +146,29 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 	}
 	d.stop(ctx, d.ready.Stops())
 
-	var picked []chosen
+	var picked, sendable, lost []chosen
 	var refused []*outcome.Report
 	waiting := map[int]map[string]map[string]int{} // bucket → reason → batches to note
 	taken := d.ready.Take(now, passLimit, func(e *ready.Execution) ready.Placement {
 		if _, ok := d.cluster.Fence(e.Batch.Bucket); !ok {
 			return ready.Blocked
+		}
+		if e.Bound != nil {
+			worker, good := d.registry.Takes(e.Bound.WorkerID, e.Bound.StartID, e.Batch.Def.Handler)
+			switch {
+			case e.Bound.Sent && good:
+				sendable = append(sendable, chosen{e, worker})
+				return ready.Taken
+			case e.Bound.Sent:
+				// Its executor is silent or gone: the sweep decides, once the row says that it was sent.
+				lost = append(lost, chosen{e, registry.Executor{Executor: store.Executor{ID: e.Bound.WorkerID, Address: e.Bound.Address, StartID: e.Bound.StartID}}})
+				return ready.Taken
+			case good:
+				d.registry.Took(worker.ID, e.Batch.JobID, e.ID, now)
+				sendable = append(sendable, chosen{e, worker})
+				return ready.Taken
+			}
+			e.Bound = nil // chosen beforehand, and not there any more: choose anew
 		}
 		worker, reason, final := d.pick(e, now)
 		switch {
@@ -171,7 +188,8 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 	if len(refused) > 0 {
 		d.outcome.Report(refused...)
 	}
-	errs = errors.Join(errs, d.noteWaiting(ctx, waiting), d.assign(ctx, picked, now))
+	d.sendBound(ctx, sendable)
+	errs = errors.Join(errs, d.noteWaiting(ctx, waiting), d.assign(ctx, picked, now, true), d.assign(ctx, lost, now, false))
 	return d.ready.Len() > 0 || taken == passLimit, errs
 }
 
@@ -180,14 +198,12 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 func (d *Dispatch) pick(e *ready.Execution, now int64) (worker registry.Executor, reason string, final bool) {
 	b := e.Batch
 	candidates, online, offered := d.registry.Candidates(b.AppID, b.JobID, b.Def.Handler, e.Avoid)
-	choice := d.router.Pick(routing.Request{
-		Strategy: b.Def.Routing.Strategy, Turn: b.Turn, Key: hashKey(b), Shard: e.Shard, Total: e.Batch.Total,
-	}, candidates)
+	choice := d.router.Pick(request(e), candidates)
 	if len(choice.Order) == 0 && len(e.Avoid) > 0 && offered {
 		// Only executors that failed it before are left: better there than not at all.
 		e.Avoid = nil
 		candidates, online, offered = d.registry.Candidates(b.AppID, b.JobID, b.Def.Handler, nil)
-		choice = d.router.Pick(routing.Request{Strategy: b.Def.Routing.Strategy, Turn: b.Turn, Key: hashKey(b), Shard: e.Shard, Total: e.Batch.Total}, candidates)
+		choice = d.router.Pick(request(e), candidates)
 	}
 	for _, id := range choice.Order {
 		if worker, ok := d.registry.Executor(id); ok {
@@ -258,8 +274,46 @@ func (d *Dispatch) noteWaiting(ctx context.Context, waiting map[int]map[string]m
 	return errs
 }
 
-// assign makes choices durable, bucket by bucket, and hands them to the senders.
-func (d *Dispatch) assign(ctx context.Context, picked []chosen, now int64) error {
+// sendBound hands executions to the senders whose rows name their executor already: no
+// write is needed, so the database is not in the way between the planned instant and the network.
+func (d *Dispatch) sendBound(ctx context.Context, list []chosen) {
+	perWorker := map[int64][]delivery{}
+	for _, c := range list {
+		if f, ok := d.cluster.Fence(c.e.Batch.Bucket); ok {
+			perWorker[c.worker.ID] = append(perWorker[c.worker.ID], delivery{c, f.Epoch})
+			continue
+		}
+		d.registry.Gave(c.worker.ID, c.e.ID)
+	}
+	for worker, deliveries := range perWorker {
+		d.send(ctx, worker, deliveries)
+	}
+}
+
+// Foresee chooses the executor of an execution that will be due soon, so that the choice can be
+// written with its row. nil: none can be named, or the strategy wants to see the load at the instant.
+func (d *Dispatch) Foresee(e *ready.Execution) *ready.Bound {
+	if !d.router.Steady(e.Batch.Def.Routing.Strategy) {
+		return nil
+	}
+	candidates, _, _ := d.registry.Candidates(e.Batch.AppID, e.Batch.JobID, e.Batch.Def.Handler, nil)
+	choice := d.router.Pick(request(e), candidates)
+	for _, id := range choice.Order {
+		if worker, ok := d.registry.Executor(id); ok {
+			return &ready.Bound{WorkerID: worker.ID, Address: worker.Address, StartID: worker.StartID}
+		}
+	}
+	return nil
+}
+
+func request(e *ready.Execution) routing.Request {
+	b := e.Batch
+	return routing.Request{Strategy: b.Def.Routing.Strategy, Turn: b.Turn, Key: hashKey(b), Shard: e.Shard, Total: b.Total}
+}
+
+// assign makes choices durable, bucket by bucket, and hands them to the senders if they
+// are to be sent.
+func (d *Dispatch) assign(ctx context.Context, picked []chosen, now int64, send bool) error {
 	buckets := map[int][]chosen{}
 	for _, c := range picked {
 		buckets[c.e.Batch.Bucket] = append(buckets[c.e.Batch.Bucket], c)
@@ -299,6 +353,9 @@ func (d *Dispatch) assign(ctx context.Context, picked []chosen, now int64) error
 				continue
 			}
 			perWorker[c.worker.ID] = append(perWorker[c.worker.ID], delivery{c, f.Epoch})
+		}
+		if !send {
+			continue
 		}
 		for worker, deliveries := range perWorker {
 			d.send(ctx, worker, deliveries)

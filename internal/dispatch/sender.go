@@ -4,13 +4,16 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/ax-scheduler/ax/internal/batch"
+	"github.com/ax-scheduler/ax/internal/clock"
 	"github.com/ax-scheduler/ax/internal/egress"
 	"github.com/ax-scheduler/ax/internal/outcome"
 	"github.com/ax-scheduler/ax/internal/protocol"
+	"github.com/ax-scheduler/ax/internal/ready"
 )
 
 const (
@@ -33,6 +36,12 @@ type sender struct {
 type delivery struct {
 	chosen
 	epoch int64
+}
+
+// refusers are the executors that did not take it so far, this one included: with one of them
+// alone, two that are full would pass it to each other while a third has room.
+func (d delivery) refusers() []int64 {
+	return append(slices.Clone(d.e.Avoid), d.worker.ID)
 }
 
 // send queues assigned executions for their executor.
@@ -101,7 +110,8 @@ func (d *Dispatch) deliver(ctx context.Context, part []delivery) {
 		}
 	}
 	started := time.Now()
-	uncertain := false
+	// A former owner may have sent it: then even a refused connection does not say that it is not there.
+	uncertain := slices.ContainsFunc(part, func(p delivery) bool { return p.e.Bound != nil && p.e.Bound.Sent })
 	wait := 500 * time.Millisecond
 	for {
 		sentAt := time.Now()
@@ -129,12 +139,15 @@ func (d *Dispatch) deliver(ctx context.Context, part []delivery) {
 			// It answered, and took nothing.
 			reports := make([]*outcome.Report, len(part))
 			for i, p := range part {
-				reports[i] = &outcome.Report{ExecutionID: p.e.ID, Event: batch.RunReject, Reason: outcome.ReasonExecutorErr, Avoid: worker.ID}
+				reports[i] = &outcome.Report{ExecutionID: p.e.ID, Event: batch.RunReject, Reason: outcome.ReasonExecutorErr, Avoid: p.refusers()}
 			}
 			d.outcome.Report(reports...)
 			return
 		}
-		uncertain = true
+		if !uncertain {
+			uncertain = true
+			d.doubt(ctx, part)
+		}
 		word := d.registry.Word(worker.ID, worker.StartID, part[0].e.ID)
 		if word.Gone || time.Since(started) > resendFor {
 			return // the sweep decides: whether it arrived is not known
@@ -150,12 +163,36 @@ func (d *Dispatch) deliver(ctx context.Context, part []delivery) {
 	}
 }
 
-// back takes executions back that certainly did not arrive.
-func (d *Dispatch) back(part []delivery, reason string) {
-	reports := make([]*outcome.Report, len(part))
-	for i, p := range part {
-		reports[i] = &outcome.Report{ExecutionID: p.e.ID, Event: batch.RunUnassign, Reason: reason, Avoid: p.worker.ID}
+// doubt makes it durable that executions which were bound beforehand have been sent and
+// nobody knows whether they arrived, so that the sweep sees them.
+func (d *Dispatch) doubt(ctx context.Context, part []delivery) {
+	var list []chosen
+	for _, p := range part {
+		if p.e.Bound != nil && !p.e.Bound.Sent {
+			p.e.Bound.Sent = true
+			list = append(list, p.chosen)
+		}
 	}
+	if err := d.assign(context.WithoutCancel(ctx), list, clock.Millis(d.clock), false); err != nil {
+		d.log.WarnContext(ctx, "sent executions not noted", slog.Int("count", len(list)), slog.String("err", err.Error()))
+	}
+}
+
+// back takes executions back that certainly did not arrive. Those whose row was not
+// touched for the sending just wait again.
+func (d *Dispatch) back(part []delivery, reason string) {
+	var reports []*outcome.Report
+	var again []*ready.Execution
+	for _, p := range part {
+		if p.e.Bound != nil {
+			d.registry.Gave(p.worker.ID, p.e.ID)
+			p.e.Bound, p.e.Avoid = nil, p.refusers()
+			again = append(again, p.e)
+			continue
+		}
+		reports = append(reports, &outcome.Report{ExecutionID: p.e.ID, Event: batch.RunUnassign, Reason: reason, Avoid: p.refusers()})
+	}
+	d.ready.Add(again...)
 	d.outcome.Report(reports...)
 }
 
@@ -169,10 +206,10 @@ func (d *Dispatch) answered(ctx context.Context, part []delivery, answers []prot
 	reports := make([]*outcome.Report, 0, len(part))
 	for _, p := range part {
 		b := p.e.Batch
-		r := &outcome.Report{ExecutionID: p.e.ID, Event: batch.RunReject, Avoid: p.worker.ID}
+		r := &outcome.Report{ExecutionID: p.e.ID, Event: batch.RunReject, Avoid: p.refusers()}
 		switch said[strconv.FormatInt(p.e.ID, 10)] {
 		case protocol.Accepted, protocol.Duplicate:
-			r.Event = batch.RunAccept
+			r.Event, r.SentAt = batch.RunAccept, sentAt
 			d.metrics.Triggers.WithLabelValues(b.Def.App).Inc()
 			if p.e.Attempt == 1 {
 				d.metrics.Lateness.WithLabelValues(b.Kind).Observe(float64(max(sentAt-b.DueAt, 0)) / 1000)

@@ -128,14 +128,16 @@ func (p *Policy) Check(to netip.AddrPort, rules []Rule) error {
 	return ErrBlocked
 }
 
-// embedded looks inside the forms of IPv6 that carry an IPv4 address: NAT64 and 6to4.
+// embedded looks inside the forms of IPv6 that carry an IPv4 address: NAT64, 6to4, and the
+// old one of ::/96, in which :: and ::1 are themselves.
 func embedded(a netip.Addr) netip.Addr {
 	if !a.Is6() {
 		return a
 	}
 	b := a.As16()
 	switch {
-	case netip.MustParsePrefix("64:ff9b::/96").Contains(a):
+	case a.IsUnspecified(), a.IsLoopback():
+	case netip.MustParsePrefix("64:ff9b::/96").Contains(a), netip.MustParsePrefix("::/96").Contains(a):
 		return netip.AddrFrom4([4]byte(b[12:16]))
 	case netip.MustParsePrefix("2002::/16").Contains(a):
 		return netip.AddrFrom4([4]byte(b[2:6]))
@@ -205,8 +207,7 @@ func ParseRules(list []string) ([]Rule, error) {
 	for i, text := range list {
 		r, err := ParseRule(text)
 		if err != nil {
-			var inv *message.Invalid
-			if errors.As(err, &inv) {
+			if inv, ok := errors.AsType[*message.Invalid](err); ok {
 				moved := *inv
 				moved.Field = fmt.Sprintf("allow[%d]", i)
 				return nil, &moved

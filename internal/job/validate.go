@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -86,10 +87,8 @@ func (d *Definition) Validate(now time.Time, strategies []string) error {
 		bad = append(bad, &message.Invalid{Code: code, Field: field, Token: token, Message: message.Text{EN: en, ZH: zh}, Suggestion: suggestion})
 	}
 	oneOf := func(field, value string, allowed ...string) {
-		for _, a := range allowed {
-			if a == value {
-				return
-			}
+		if slices.Contains(allowed, value) {
+			return
 		}
 		list := strings.Join(allowed, ", ")
 		refuse("not_allowed", field, value, fmt.Sprintf("%q is not one of %s.", value, list), fmt.Sprintf("“%s” 不在允许的取值内：%s。", value, list), nearest(value, allowed))
@@ -164,6 +163,8 @@ func (d *Definition) Validate(now time.Time, strategies []string) error {
 		seen[t.No] = true
 		switch t.Kind {
 		case schedule.Cron, schedule.FixedRate, schedule.FixedDelay:
+		case schedule.Event, schedule.Dependency, schedule.Manual, schedule.API:
+			fallthrough
 		default:
 			oneOf(at+".kind", string(t.Kind), string(schedule.Cron), string(schedule.FixedRate), string(schedule.FixedDelay))
 			continue
@@ -191,7 +192,7 @@ func (d *Definition) Validate(now time.Time, strategies []string) error {
 	return nil
 }
 
-var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$`) //nolint:gochecknoglobals // compiled once, constant
+var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$`)
 
 // ValidName checks the name of an app or a namespace: it is part of URLs, headers and
 // metric labels, so it is plain.

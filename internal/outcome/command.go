@@ -15,6 +15,9 @@ import (
 	"github.com/ax-scheduler/ax/internal/store"
 )
 
+// clockSkew is how far the ax time of two owners may lie apart.
+const clockSkew = 500
+
 // newPass starts the work of one transaction.
 func (o *Outcome) newPass(ctx context.Context, b *store.Bucket, bucket int) *pass {
 	return &pass{o: o, b: b, ctx: ctx, now: clock.Millis(o.clock), bucket: bucket, closing: map[closing][]string{}}
@@ -32,6 +35,14 @@ func (o *Outcome) Cancel(ctx context.Context, bucket int, id, reason string, ent
 	f, ok := o.cluster.Fence(bucket)
 	if !ok {
 		return ErrNotOwner
+	}
+	defer o.ready.Hold(bucket)()
+	// What memory lets go of has not been sent and can be cancelled at once. Of the rest nobody knows
+	// but its executor.
+	taken := o.ready.TakeOut(func(e *ready.Execution) bool { return e.Batch.ID == id && (e.Bound == nil || !e.Bound.Sent) })
+	unsent := make(map[int64]bool, len(taken))
+	for _, e := range taken {
+		unsent[e.ID] = true
 	}
 	var p *pass
 	var stops []ready.Stop
@@ -58,7 +69,7 @@ func (o *Outcome) Cancel(ctx context.Context, bucket int, id, reason string, ent
 		for _, row := range shards {
 			switch {
 			case row.Status.Final():
-			case row.Status == batch.RunScheduled:
+			case row.Status == batch.RunScheduled && (unsent[row.ID] || row.WorkerID == 0):
 				reports = append(reports, &Report{ExecutionID: row.ID, Event: batch.RunCancel, Reason: reason})
 			default:
 				running = append(running, row.ID)
@@ -80,6 +91,7 @@ func (o *Outcome) Cancel(ctx context.Context, bucket int, id, reason string, ent
 		return nil
 	})
 	if err != nil {
+		o.ready.Add(taken...)
 		if !errors.Is(err, batch.ErrNotAllowed) && !errors.Is(err, store.ErrNotFound) {
 			o.Failed(f, err)
 		}
@@ -262,6 +274,7 @@ func (o *Outcome) Stop(ctx context.Context, bucket int, rows []store.Execution, 
 // TakeUp fills memory with what is open in a bucket that this replica has taken: what
 // waits goes to package ready, what an executor may be running is UNKNOWN until it reports.
 func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
+	defer o.ready.Hold(f.Bucket)()
 	o.ready.Drop(f.Bucket)
 	const page = 2000
 	shared := map[string]*ready.Batch{}
@@ -306,13 +319,29 @@ func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
 				}
 			}
 			if row.Status == batch.RunScheduled {
-				waiting = append(waiting, &ready.Execution{Batch: b, ID: row.ID, Shard: row.Shard, Attempt: row.Attempt, Moves: row.Moves, NotBefore: row.NotBefore})
+				e := &ready.Execution{Batch: b, ID: row.ID, Shard: row.Shard, Attempt: row.Attempt, Moves: row.Moves, NotBefore: row.NotBefore}
+				if row.WorkerID != 0 {
+					// From its time on the former owner may have sent it.
+					e.Bound = &ready.Bound{WorkerID: row.WorkerID, Address: row.WorkerAddress, StartID: row.WorkerStartID, Sent: row.NotBefore <= clock.Millis(o.clock)+clockSkew}
+					if e.Bound.Sent {
+						b.Admitted = true
+						o.ready.Active(ready.Active{BatchID: head.ID, Day: head.Day, Bucket: f.Bucket, NS: head.NS, JobID: head.JobID})
+					}
+				}
+				waiting = append(waiting, e)
 				continue
 			}
 			o.registry.Took(row.WorkerID, row.JobID, row.ID, row.DispatchedAt)
 			if row.Status == batch.RunStopping {
 				o.ready.AskStop(ready.Stop{WorkerID: row.WorkerID, ExecutionID: row.ID, BatchID: row.BatchID, Bucket: f.Bucket, Reason: row.StopReason})
 				continue
+			}
+			if row.LeaseUntil == 0 {
+				// It was assigned, and nobody knows whether the request arrived: it is sent again.
+				waiting = append(waiting, &ready.Execution{
+					Batch: b, ID: row.ID, Shard: row.Shard, Attempt: row.Attempt, Moves: row.Moves, NotBefore: row.NotBefore,
+					Bound: &ready.Bound{WorkerID: row.WorkerID, Address: row.WorkerAddress, StartID: row.WorkerStartID, Sent: true},
+				})
 			}
 			if row.Status != batch.RunUnknown {
 				doubt = append(doubt, row.ID)

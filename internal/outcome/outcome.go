@@ -71,12 +71,14 @@ type Report struct {
 	Reason      string
 	// Result is set when an executor reported the end.
 	Result *protocol.Result
-	// Avoid is the executor that a next attempt should not go to.
-	Avoid int64
+	// Avoid are the executors that a next attempt should not go to.
+	Avoid []int64
 	// NoRetry: the failure can not heal.
 	NoRetry bool
 	// Unconfirmed: the executor did not confirm that it stopped.
 	Unconfirmed bool
+	// SentAt is when the request left, for an acceptance.
+	SentAt int64
 	// From is the namespace that the report must belong to; 0 = not checked (it comes from inside).
 	From int64
 
@@ -294,12 +296,12 @@ type pass struct {
 
 type retry struct {
 	row   store.ExecutionRow
-	avoid int64
+	avoid []int64
 }
 
 type requeued struct {
 	row   store.Execution
-	avoid int64
+	avoid []int64
 }
 
 type closedBatch struct {
@@ -367,7 +369,7 @@ func (p *pass) take(r *Report) error {
 	}
 	switch event {
 	case batch.RunAccept, batch.RunSee:
-		p.accepted = append(p.accepted, store.Accepted{ID: row.ID, BatchID: row.BatchID})
+		p.accepted = append(p.accepted, store.Accepted{ID: row.ID, BatchID: row.BatchID, SentAt: r.SentAt})
 		row.Status = to
 		p.rows[row.ID] = row
 		return nil
@@ -497,7 +499,7 @@ func (p *pass) next(r *Report, row store.Execution, head store.BatchHead, to bat
 			return nil, ReasonMoves, nil
 		}
 		n.Moves++
-		return &retry{n, row.WorkerID}, r.Reason, nil
+		return &retry{n, []int64{row.WorkerID}}, r.Reason, nil
 	default:
 	}
 	reason := r.Reason
@@ -519,8 +521,8 @@ func (p *pass) next(r *Report, row store.Execution, head store.BatchHead, to bat
 		return nil, reason, nil
 	}
 	n.NotBefore += wait.Milliseconds()
-	if avoid == 0 {
-		avoid = row.WorkerID // elsewhere, when there is another executor
+	if len(avoid) == 0 {
+		avoid = []int64{row.WorkerID} // elsewhere, when there is another executor
 	}
 	return &retry{n, avoid}, reason, nil
 }
@@ -698,16 +700,12 @@ func (o *Outcome) reload(bucket int) {
 }
 
 // Waiting makes the form in which package ready holds an execution, from its rows.
-func (o *Outcome) Waiting(ctx context.Context, h store.BatchHead, bucket int, row store.Execution, avoid int64) (*ready.Execution, error) {
+func (o *Outcome) Waiting(ctx context.Context, h store.BatchHead, bucket int, row store.Execution, avoid []int64) (*ready.Execution, error) {
 	b, err := o.Batch(ctx, h, bucket)
 	if err != nil {
 		return nil, err
 	}
-	e := &ready.Execution{Batch: b, ID: row.ID, Shard: row.Shard, Attempt: row.Attempt, Moves: row.Moves, NotBefore: row.NotBefore}
-	if avoid != 0 {
-		e.Avoid = []int64{avoid}
-	}
-	return e, nil
+	return &ready.Execution{Batch: b, ID: row.ID, Shard: row.Shard, Attempt: row.Attempt, Moves: row.Moves, NotBefore: row.NotBefore, Avoid: avoid}, nil
 }
 
 // Batch makes the form in which package ready holds a batch, from its row.

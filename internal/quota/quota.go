@@ -4,6 +4,7 @@ package quota
 
 import (
 	"container/heap"
+	"slices"
 )
 
 // Levels is the number of priority levels: 0 to 5.
@@ -75,6 +76,16 @@ func (q *Queue[T]) Pop(now int64) (e Entry[T], ok bool) {
 	}
 	q.size--
 	return heap.Pop(&q.levels[best]).(Entry[T]), true
+}
+
+// Remove takes out the entries whose value drop says yes to.
+func (q *Queue[T]) Remove(drop func(T) bool) {
+	for i := range q.levels {
+		kept := slices.DeleteFunc(q.levels[i], func(e Entry[T]) bool { return drop(e.Value) })
+		q.size -= len(q.levels[i]) - len(kept)
+		q.levels[i] = kept
+		heap.Init(&q.levels[i])
+	}
 }
 
 // Oldest returns the smallest ReadyAt, or 0 when it is empty.

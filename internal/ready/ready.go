@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ax-scheduler/ax/internal/batch"
 	"github.com/ax-scheduler/ax/internal/job"
 	"github.com/ax-scheduler/ax/internal/quota"
 	"github.com/ax-scheduler/ax/internal/wheel"
@@ -55,6 +56,18 @@ type Execution struct {
 	Avoid []int64
 	// Noted says that its waiting was made visible.
 	Noted bool
+	// Bound is the executor that its row names already, nil = none.
+	Bound *Bound
+}
+
+// Bound is an executor that an execution's row names.
+type Bound struct {
+	WorkerID int64
+	Address  string
+	StartID  string
+	// Sent: a former owner may have sent it there. Then it can go nowhere else: only that executor
+	// knows whether it has it. Else the executor was only chosen beforehand.
+	Sent bool
 }
 
 // Skip is a firing that the job's concurrency policy decided against.
@@ -120,6 +133,16 @@ type Ready struct {
 	order   []int64 // namespaces in turn
 	stops   []Stop
 	wake    chan struct{}
+
+	holds [batch.Buckets]sync.Mutex
+}
+
+// Hold keeps everybody else who holds it from changing a bucket's rows and this memory
+// apart: between the commit of new rows and their coming here nobody must look for them. It is taken
+// before the bucket's transaction.
+func (r *Ready) Hold(bucket int) (release func()) {
+	r.holds[bucket].Lock()
+	return r.holds[bucket].Unlock
 }
 
 // New makes an empty one whose wheel starts at now.
@@ -426,32 +449,52 @@ func (r *Ready) Stops() []Stop {
 	return out
 }
 
-// Withdraw forgets what waits of a job's definitions before a version: their rows were
-// deleted because the job was edited, switched off or deleted. Batches that run already stay.
-func (r *Ready) Withdraw(jobID, before int64, batches []string) {
-	gone := make(map[string]bool, len(batches))
-	for _, id := range batches {
-		gone[id] = true
-	}
-	stale := func(g group) bool {
-		return len(g.list) > 0 && g.list[0].Batch.JobID == jobID && g.list[0].Batch.JobVersion < before && gone[g.list[0].Batch.ID]
-	}
+// TakeOut takes out what waits and says yes to want, wherever it waits. What it returns
+// has not been handed to Take's caller and will not be, so it has certainly not been sent.
+func (r *Ready) TakeOut(want func(*Execution) bool) []*Execution {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	var out []*Execution
+	part := func(g group) group {
+		kept := g.list[:0:0]
+		for _, e := range g.list {
+			if want(e) {
+				out = append(out, e)
+			} else {
+				kept = append(kept, e)
+			}
+		}
+		return group{list: kept}
+	}
 	for i := range r.slots {
-		if stale(r.slots[i]) {
-			r.slots[i] = group{}
+		if len(r.slots[i].list) > 0 {
+			r.slots[i] = part(r.slots[i])
 		}
 	}
-	if s, ok := r.jobs[jobID]; ok {
+	for _, s := range r.jobs {
 		kept := s.waiting[:0]
 		for _, g := range s.waiting {
-			if !stale(g) {
+			if g = part(g); len(g.list) > 0 {
 				kept = append(kept, g)
 			}
 		}
 		s.waiting = kept
 	}
+	for _, t := range r.tenants {
+		for app, q := range t.apps {
+			q.Remove(func(e *Execution) bool {
+				if want(e) {
+					out = append(out, e)
+					return true
+				}
+				return false
+			})
+			if q.Len() == 0 {
+				delete(t.apps, app)
+			}
+		}
+	}
+	return out
 }
 
 // Drop forgets everything of a bucket: another replica owns it, or its rows have to be

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"sort"
 	"strconv"
 	"sync"
@@ -402,6 +403,17 @@ func (r *Registry) Candidates(appID, jobID int64, handler string, avoid []int64)
 		list = append(list, c)
 	}
 	return list, online, offered
+}
+
+// Takes tells whether an executor, still the same process, takes an execution of a handler now.
+func (r *Registry) Takes(id int64, startID, handler string) (Executor, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	x, ok := r.byID[id]
+	if !ok || x.StartID != startID || x.State != store.ExecutorOnline || x.Busy >= x.Slots+queueAllowance || !slices.ContainsFunc(x.Handlers, func(h protocol.Handler) bool { return h.Name == handler }) {
+		return Executor{}, false
+	}
+	return copyOf(x), true
 }
 
 // Took counts an execution against an executor, and the job's use of it. Counting the

@@ -98,6 +98,16 @@ func New() *Router {
 // Strategies lists the names, sorted.
 func (r *Router) Strategies() []string { return r.names }
 
+// Steady tells whether a strategy chooses the same a second earlier: it does not look at
+// load or use.
+func (r *Router) Steady(strategy string) bool {
+	switch strategy {
+	case LeastUsed, LeastRecent, LeastBusy:
+		return false
+	}
+	return true
+}
+
 // Pick orders the candidates for one execution, best first. An empty order means
 // that nobody can take it now; Filtered then says why for each candidate. The candidates
 // may come in any order and are not changed. An unknown strategy orders like roundRobin.

@@ -22,6 +22,7 @@ type cronCase struct {
 }
 
 func readCases(t testing.TB) []cronCase {
+	t.Helper()
 	data, err := os.ReadFile("testdata/cron_cases.tsv")
 	require.NoError(t, err)
 	var cases []cronCase
@@ -34,7 +35,7 @@ func readCases(t testing.TB) []cronCase {
 		from, err := time.Parse(time.RFC3339, columns[4])
 		require.NoError(t, err)
 		c := cronCase{columns[0], columns[1], columns[2], columns[3], from, columns[5], map[string]string{}}
-		for _, part := range strings.Split(columns[6], "; ") {
+		for part := range strings.SplitSeq(columns[6], "; ") {
 			if key, value, ok := strings.Cut(part, "="); ok {
 				c.note[key] = value
 			}
@@ -54,8 +55,9 @@ func (c cronCase) spec(policy string) Spec {
 }
 
 func instants(t testing.TB, list string) []time.Time {
+	t.Helper()
 	var times []time.Time
-	for _, text := range strings.Split(list, ",") {
+	for text := range strings.SplitSeq(list, ",") {
 		at, err := time.Parse(time.RFC3339, text)
 		require.NoError(t, err)
 		times = append(times, at.UTC())
@@ -128,6 +130,7 @@ func TestCronCases(t *testing.T) {
 // requireRefused accepts a refusal when saving: by Compile, or by Over for a schedule
 // whose time is past.
 func requireRefused(t *testing.T, c cronCase) {
+	t.Helper()
 	started := time.Now()
 	s, err := Compile(c.spec(""))
 	took := time.Since(started)
@@ -169,7 +172,7 @@ func TestQuartzGolden(t *testing.T) {
 	data, err := os.ReadFile("testdata/quartz_golden.txt")
 	require.NoError(t, err)
 	rows := 0
-	for _, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(string(data)), "\n") {
 		if strings.HasPrefix(line, "#") {
 			continue
 		}

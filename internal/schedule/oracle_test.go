@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -33,12 +34,7 @@ func drawField(t *rapid.T, name string, low, high int) drawnField {
 			texts[i] = strconv.Itoa(v)
 		}
 		return drawnField{strings.Join(texts, ","), func(v int) bool {
-			for _, other := range list {
-				if v == other {
-					return true
-				}
-			}
-			return false
+			return slices.Contains(list, v)
 		}, true}
 	case "range":
 		from, to := rapid.IntRange(low, high).Draw(t, name+" from"), rapid.IntRange(low, high).Draw(t, name+" to")

@@ -43,14 +43,14 @@ type fieldRule struct {
 	names    []string // for min, min+1, …; matched by three letters or in full
 }
 
-var monthNames = []string{
+var monthNames = []string{ //nolint:gochecknoglobals // a table that nothing writes
 	"JANUARY", "FEBRUARY", "MARCH", "APRIL", "MAY", "JUNE", "JULY",
 	"AUGUST", "SEPTEMBER", "OCTOBER", "NOVEMBER", "DECEMBER",
 }
 
-var weekdayNames = []string{"SUNDAY", "MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY"}
+var weekdayNames = []string{"SUNDAY", "MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY"} //nolint:gochecknoglobals // a table that nothing writes
 
-var quartzRules = [fieldCount]fieldRule{
+var quartzRules = [fieldCount]fieldRule{ //nolint:gochecknoglobals // a table that nothing writes
 	second:     {"second", "秒", 0, 59, 59, nil},
 	minute:     {"minute", "分钟", 0, 59, 59, nil},
 	hour:       {"hour", "小时", 0, 23, 23, nil},
@@ -60,7 +60,7 @@ var quartzRules = [fieldCount]fieldRule{
 	year:       {"year", "年", firstYear, lastNamedYear, lastNamedYear - firstYear, nil},
 }
 
-var unixRules = func() [fieldCount]fieldRule {
+var unixRules = func() [fieldCount]fieldRule { //nolint:gochecknoglobals // a table that nothing writes
 	rules := quartzRules
 	rules[weekday].min = 0
 	return rules

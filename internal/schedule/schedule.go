@@ -19,6 +19,7 @@ import (
 // Kind is what makes a trigger fire.
 type Kind string
 
+// The kinds of a trigger.
 const (
 	Cron       Kind = "cron"       // times of a cron expression or descriptor
 	FixedRate  Kind = "fixedRate"  // anchor + k × every

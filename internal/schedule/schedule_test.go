@@ -20,12 +20,14 @@ import (
 )
 
 func moment(t testing.TB, text string) time.Time {
+	t.Helper()
 	at, err := time.Parse(time.RFC3339, text)
 	require.NoError(t, err)
 	return at
 }
 
 func refusalOf(t testing.TB, err error) *message.Invalid {
+	t.Helper()
 	var refusal *message.Invalid
 	require.True(t, errors.As(err, &refusal), "not a refusal: %v", err)
 	return refusal

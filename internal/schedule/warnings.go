@@ -189,7 +189,7 @@ func (e *expression) warnDays(warn warnFunc) {
 				missing = append(missing, m)
 			}
 		}
-		if last := days[len(days)-1]; len(missing) > 0 && len(days) == 1 && !(last == 29 && e.texts[month] != "*") {
+		if last := days[len(days)-1]; len(missing) > 0 && len(days) == 1 && (last != 29 || e.texts[month] == "*") {
 			warn(warnShortMonths,
 				fmt.Sprintf("Note: months without day %d are skipped. For the last day of each month use L in dialect Quartz.", last),
 				fmt.Sprintf("提示：没有 %d 日的月份会被跳过。每月最后一天请在 Quartz 方言中写 L。", last))
@@ -234,7 +234,7 @@ func (s *Schedule) inWindow(second int64) bool {
 	return (s.spec.Start == nil || !at.Before(*s.spec.Start)) && (s.spec.End == nil || !at.After(*s.spec.End))
 }
 
-var policyWords = map[string]message.Text{
+var policyWords = map[string]message.Text{ //nolint:gochecknoglobals // a table that nothing writes
 	ClockOnce:   {EN: "run once", ZH: "每日一次"},
 	ClockSkip:   {EN: "skip", ZH: "跳过"},
 	ClockBoth:   {EN: "run on both passes", ZH: "两次都执行"},

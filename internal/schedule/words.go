@@ -10,13 +10,13 @@ import (
 	"github.com/ax-scheduler/ax/internal/message"
 )
 
-var weekdayZH = [7]string{"周日", "周一", "周二", "周三", "周四", "周五", "周六"}
+var weekdayZH = [7]string{"周日", "周一", "周二", "周三", "周四", "周五", "周六"} //nolint:gochecknoglobals // a table that nothing writes
 
-var monthZH = [13]string{"", "一月", "二月", "三月", "四月", "五月", "六月", "七月", "八月", "九月", "十月", "十一月", "十二月"}
+var monthZH = [13]string{"", "一月", "二月", "三月", "四月", "五月", "六月", "七月", "八月", "九月", "十月", "十一月", "十二月"} //nolint:gochecknoglobals // a table that nothing writes
 
-var ordinalsEN = [6]string{"", "first", "second", "third", "fourth", "fifth"}
+var ordinalsEN = [6]string{"", "first", "second", "third", "fourth", "fifth"} //nolint:gochecknoglobals // a table that nothing writes
 
-var ordinalsZH = [6]string{"", "一", "二", "三", "四", "五"}
+var ordinalsZH = [6]string{"", "一", "二", "三", "四", "五"} //nolint:gochecknoglobals // a table that nothing writes
 
 // words is a phrase under construction; the two languages grow side by side.
 type words = message.Text

@@ -28,7 +28,9 @@ type zone struct {
 // zones keeps what was read of each zone. It is a memo and nothing else: parsing the
 // zone file costs 50 µs and some kilobytes, and a hundred thousand schedules share a
 // handful of zones. Only names that exist get in, which bounds it.
-var zones sync.Map // name → *zone
+//
+// It maps a name to its *zone.
+var zones sync.Map //nolint:gochecknoglobals // a cache of immutable tables, shared by all schedules
 
 // ParseZone returns the location of an IANA name; an empty name is DefaultZone.
 // It refuses, as *message.Invalid with Field "zone", what is not one name of one
@@ -187,7 +189,7 @@ func offsetZone(name string, seconds int) *message.Invalid {
 }
 
 // offsetNames are the zones that somebody who writes a bare offset most likely means.
-var offsetNames = [...]struct {
+var offsetNames = [...]struct { //nolint:gochecknoglobals // a table that nothing writes
 	seconds int
 	name    string
 }{
@@ -249,7 +251,7 @@ func canonicalZone(name string) (string, bool) {
 }
 
 // zoneAliases are names that people try although the database has another city.
-var zoneAliases = map[string]string{
+var zoneAliases = map[string]string{ //nolint:gochecknoglobals // a table that nothing writes
 	"beijing": "Asia/Shanghai", "peking": "Asia/Shanghai", "shenzhen": "Asia/Shanghai",
 	"guangzhou": "Asia/Shanghai", "hangzhou": "Asia/Shanghai", "chengdu": "Asia/Shanghai",
 	"wuhan": "Asia/Shanghai", "nanjing": "Asia/Shanghai", "china": "Asia/Shanghai",

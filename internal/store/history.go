@@ -257,7 +257,7 @@ func (s *Store) RecentBatches(ctx context.Context, ns int64, jobs []int64, n int
 		for rows.Next() {
 			var r Recent
 			if err := rows.Scan(&r.BatchID, &r.State, &r.DueAt); err != nil {
-				_ = rows.Close()
+				_ = rows.Close() //nolint:sqlclosecheck // a defer in a loop would keep them all open
 				return nil, unavailable(err)
 			}
 			out[id] = append(out[id], r)

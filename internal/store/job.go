@@ -260,7 +260,7 @@ func cronColumn(d job.Definition) string {
 			return cut(t.Expr, 250)
 		case schedule.FixedRate, schedule.FixedDelay:
 			return "@every " + time.Duration(t.Every).String()
-		default:
+		case schedule.Event, schedule.Dependency, schedule.Manual, schedule.API:
 		}
 	}
 	return ""

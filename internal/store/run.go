@@ -52,6 +52,16 @@ type ExecutionRow struct {
 	Status      batch.Run
 	TriggerTime int64
 	NotBefore   int64
+	// Worker, when its ID is not 0, is the executor that was chosen beforehand: the execution may be
+	// sent there without another write.
+	Worker Worker
+}
+
+// Worker is an executor that an execution is bound to.
+type Worker struct {
+	ID      int64
+	Address string
+	StartID string
 }
 
 // InsertBatches writes new batches in groups. It returns the ids that were there already:
@@ -97,7 +107,7 @@ func (b *Bucket) InsertBatches(list []BatchRow) (existing map[string]bool, err e
 			var id string
 			var at int64
 			if err := found.Scan(&id, &at); err != nil {
-				_ = found.Close()
+				_ = found.Close() //nolint:sqlclosecheck // a defer in a loop would keep them all open
 				return existing, err
 			}
 			if created[id] == at {
@@ -121,14 +131,18 @@ func (b *Bucket) InsertBatches(list []BatchRow) (existing map[string]bool, err e
 
 // InsertExecutions writes new executions in groups.
 func (b *Bucket) InsertExecutions(list []ExecutionRow) error {
-	const columns = "id, day, ns_id, bucket, job_id, batch_id, shard, shard_total, attempt, moves, status, epoch, trigger_time, not_before, worker_address, worker_start_id, stop_reason, stop_confirmed, output_bytes, error, log_snapshot"
-	const width = 21
+	const columns = "id, day, ns_id, bucket, job_id, batch_id, shard, shard_total, attempt, moves, status, epoch, trigger_time, not_before, worker_id, worker_address, worker_start_id, stop_reason, stop_confirmed, output_bytes, error, log_snapshot"
+	const width = 22
 	for start := 0; start < len(list); start += group {
 		part := list[start:min(start+group, len(list))]
 		args := make([]any, 0, len(part)*width)
 		for _, r := range part {
+			var worker any
+			if r.Worker.ID != 0 {
+				worker = r.Worker.ID
+			}
 			args = append(args, r.ID, r.Day, r.NS, b.f.Bucket, r.JobID, r.BatchID, r.Shard, r.Total, r.Attempt, r.Moves, string(r.Status), b.f.Epoch, r.TriggerTime, r.NotBefore,
-				"", "", "", 0, 0, "", "")
+				worker, r.Worker.Address, r.Worker.StartID, "", 0, 0, "", "")
 		}
 		if _, err := b.tx.ExecContext(b.ctx, "INSERT INTO execution_log ("+columns+") VALUES "+rows(len(part), width), args...); err != nil {
 			return fmt.Errorf("insert executions: %w", err)
@@ -155,6 +169,7 @@ type Execution struct {
 	DispatchedAt  int64
 	ActualTime    int64
 	WorkerID      int64
+	WorkerAddress string
 	WorkerStartID string
 	DeadlineAt    int64
 	LeaseUntil    int64
@@ -162,7 +177,7 @@ type Execution struct {
 	StopReason    string
 }
 
-const executionColumns = "id, day, ns_id, job_id, batch_id, shard, shard_total, attempt, moves, status, epoch, trigger_time, not_before, COALESCE(dispatched_at, 0), COALESCE(actual_time, 0), COALESCE(worker_id, 0), worker_start_id, COALESCE(deadline_at, 0), COALESCE(lease_until, 0), COALESCE(stop_asked_at, 0), stop_reason"
+const executionColumns = "id, day, ns_id, job_id, batch_id, shard, shard_total, attempt, moves, status, epoch, trigger_time, not_before, COALESCE(dispatched_at, 0), COALESCE(actual_time, 0), COALESCE(worker_id, 0), worker_address, worker_start_id, COALESCE(deadline_at, 0), COALESCE(lease_until, 0), COALESCE(stop_asked_at, 0), stop_reason"
 
 func scanExecutions(rows *sql.Rows) ([]Execution, error) {
 	defer func() { _ = rows.Close() }()
@@ -170,7 +185,7 @@ func scanExecutions(rows *sql.Rows) ([]Execution, error) {
 	for rows.Next() {
 		var e Execution
 		if err := rows.Scan(&e.ID, &e.Day, &e.NS, &e.JobID, &e.BatchID, &e.Shard, &e.Total, &e.Attempt, &e.Moves, &e.Status, &e.Epoch, &e.TriggerTime, &e.NotBefore,
-			&e.DispatchedAt, &e.ActualTime, &e.WorkerID, &e.WorkerStartID, &e.DeadlineAt, &e.LeaseUntil, &e.StopAskedAt, &e.StopReason); err != nil {
+			&e.DispatchedAt, &e.ActualTime, &e.WorkerID, &e.WorkerAddress, &e.WorkerStartID, &e.DeadlineAt, &e.LeaseUntil, &e.StopAskedAt, &e.StopReason); err != nil {
 			return nil, err
 		}
 		out = append(out, e)
@@ -352,27 +367,33 @@ func (s *Store) stateOrder(targets map[batch.State][]batch.State, _ batch.Event)
 type Accepted struct {
 	ID      int64
 	BatchID string
+	SentAt  int64 // when the request left; 0 = not known
 }
 
 // Accept records that executors took executions: RUNNING, with lease and, where the
 // state was being asked for, its end. Rows that have moved on (a result came first) are left.
 func (b *Bucket) Accept(list []Accepted, now, leaseUntil int64) error {
-	ids := make([]int64, len(list))
+	perSend := map[int64][]int64{}
 	batches := map[string]int{}
-	for i, a := range list {
-		ids[i] = a.ID
+	for _, a := range list {
+		perSend[a.SentAt] = append(perSend[a.SentAt], a.ID)
 		batches[a.BatchID] = batch.ExecutionDay(a.ID)
 	}
-	from := []batch.Run{batch.RunDispatching, batch.RunUnknown}
-	err := eachDay(ids, func(day int, part []int64) error {
-		args := []any{string(batch.RunRunning), now, leaseUntil, day}
-		args = append(args, anys(from)...)
-		args = append(args, anys(part)...)
-		_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, actual_time = COALESCE(actual_time, ?), lease_until = ? WHERE day = ? AND status IN ("+marks(len(from))+") AND id IN ("+marks(len(part))+")", args...)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("accept executions: %w", err)
+	from := []batch.Run{batch.RunScheduled, batch.RunDispatching, batch.RunUnknown}
+	for sentAt, ids := range perSend {
+		if sentAt == 0 {
+			sentAt = now
+		}
+		err := eachDay(ids, func(day int, part []int64) error {
+			args := []any{string(batch.RunRunning), sentAt, now, leaseUntil, day}
+			args = append(args, anys(from)...)
+			args = append(args, anys(part)...)
+			_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, dispatched_at = COALESCE(dispatched_at, ?), actual_time = COALESCE(actual_time, ?), lease_until = ? WHERE day = ? AND status IN ("+marks(len(from))+") AND id IN ("+marks(len(part))+")", args...)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("accept executions: %w", err)
+		}
 	}
 	// What it waited for is over; why it is late (a misfire) stays.
 	return b.advanceBatches(batches, batch.EventStart, "started_at = COALESCE(started_at, ?), reason = CASE WHEN reason LIKE 'waiting%' OR reason = 'retry_waits' THEN '' ELSE reason END", now)
@@ -434,7 +455,7 @@ func (b *Bucket) End(list []Ending, now int64) error {
 	for key, ids := range plain {
 		err := eachDay(ids, func(day int, part []int64) error {
 			args := append([]any{string(batch.RunSucceeded), now, key >> 32, key & 0xffffffff, now, day}, anys(part)...)
-			_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, finished_at = ?, duration = ?, waited = ?, actual_time = COALESCE(actual_time, ?) WHERE day = ? AND id IN ("+marks(len(part))+")", args...)
+			_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, finished_at = ?, duration = ?, waited = ?, actual_time = COALESCE(actual_time, ?), dispatched_at = COALESCE(dispatched_at, not_before) WHERE day = ? AND id IN ("+marks(len(part))+")", args...)
 			return err
 		})
 		if err != nil {
@@ -525,6 +546,10 @@ func (b *Bucket) Heads(ids map[string]int) (map[string]BatchHead, error) {
 // done and failed count the shards that ended with it.
 func (b *Bucket) EndBatches(batches map[string]int, e batch.Event, reason, detail string, done, failed int, now int64) error {
 	set, args := "shards_done = shards_done + ?, shards_failed = shards_failed + ?, finished_at = ?", []any{done, failed, now}
+	if e == batch.EventSucceed {
+		// A result can be here before the answer to the request that started it.
+		set, args = set+", started_at = COALESCE(started_at, ?)", append(args, now)
+	}
 	if reason != "" {
 		set, args = set+", reason = ?, reason_detail = ?", append(args, reason, detail)
 	}
@@ -593,7 +618,7 @@ func (b *Bucket) Stopping(ids []int64, reason string, now int64) error {
 	})
 }
 
-// Renew writes leases and deadlines that heartbeats brought; 0 leaves a deadline.
+// Renewal is a lease, and a deadline unless that is 0, that a heartbeat brought.
 type Renewal struct {
 	ID         int64
 	LeaseUntil int64
@@ -662,11 +687,11 @@ func (s *Store) Open(ctx context.Context, bucket int, after int64, limit int) ([
 	return list, unavailable(err)
 }
 
-// OpenIn lists executions of a bucket in the given states that were sent before sentBefore.
-func (s *Store) OpenIn(ctx context.Context, bucket int, states []batch.Run, sentBefore int64, limit int) ([]Execution, error) {
-	args := append([]any{bucket}, anys(states)...)
+// OpenIn lists executions of some buckets in the given states that were sent before sentBefore.
+func (s *Store) OpenIn(ctx context.Context, buckets []int, states []batch.Run, sentBefore int64, limit int) ([]Execution, error) {
+	args := append(anys(buckets), anys(states)...)
 	args = append(args, sentBefore, limit)
-	rows, err := s.sched.QueryContext(ctx, "SELECT "+executionColumns+" FROM execution_log WHERE bucket = ? AND status IN ("+marks(len(states))+") AND dispatched_at < ? ORDER BY not_before, id LIMIT ?", args...)
+	rows, err := s.sched.QueryContext(ctx, "SELECT "+executionColumns+" FROM execution_log WHERE bucket IN ("+marks(len(buckets))+") AND status IN ("+marks(len(states))+") AND dispatched_at < ? ORDER BY not_before, id LIMIT ?", args...)
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("read running executions: %w", err))
 	}

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -46,7 +47,7 @@ var (
 )
 
 // Buckets is how many units of ownership there are; fixed at install.
-const Buckets = 64
+const Buckets = batch.Buckets
 
 // Limits of statements. Calls take the caller's context too; these bound what forgot one.
 const (
@@ -117,9 +118,7 @@ func openMySQL(c Config) (*Store, error) {
 	}
 	pool := func(open, idle int, life time.Duration, params map[string]string) (*sql.DB, error) {
 		own := cfg.Clone()
-		for k, v := range params {
-			own.Params[k] = v
-		}
+		maps.Copy(own.Params, params)
 		connector, err := mysql.NewConnector(own)
 		if err != nil {
 			return nil, fmt.Errorf("database: %w", err)
@@ -298,8 +297,7 @@ func unavailable(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
-	var my *mysql.MySQLError
-	if errors.As(err, &my) {
+	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		switch my.Number {
 		case 1040, 1053, 1077, 1158, 1159, 1160, 1161, 1203, 1226, 1290, 1792, 1836, 3024, 1205, 1213, 1927:
 			return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -325,8 +323,7 @@ func retryable(err error) bool {
 
 // duplicate tells whether err is a unique key's refusal.
 func duplicate(err error) bool {
-	var my *mysql.MySQLError
-	if errors.As(err, &my) {
+	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return my.Number == 1062
 	}
 	return errors.Is(err, gorm.ErrDuplicatedKey) || (err != nil && (strings.Contains(err.Error(), "UNIQUE constraint failed") || strings.Contains(err.Error(), "(1555)") || strings.Contains(err.Error(), "(2067)")))

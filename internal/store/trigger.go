@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ax-scheduler/ax/internal/batch"
 	"github.com/ax-scheduler/ax/internal/schedule"
 )
 
@@ -48,13 +47,23 @@ func (s *Store) DueTriggers(ctx context.Context, bucket int, until int64, limit 
 	return out, unavailable(rows.Err())
 }
 
-// NextHint is the earliest hint of a bucket; ok is false when nothing is planned.
-func (s *Store) NextHint(ctx context.Context, bucket int) (hint int64, ok bool, err error) {
-	var v sql.NullInt64
-	if err := s.sched.QueryRowContext(ctx, "SELECT MIN(next_due_hint) FROM job_trigger WHERE bucket = ?", bucket).Scan(&v); err != nil {
-		return 0, false, unavailable(fmt.Errorf("read next hint: %w", err))
+// NextHints is the earliest hint of each bucket that has one planned.
+func (s *Store) NextHints(ctx context.Context) (map[int]int64, error) {
+	rows, err := s.sched.QueryContext(ctx, "SELECT bucket, MIN(next_due_hint) FROM job_trigger WHERE next_due_hint IS NOT NULL GROUP BY bucket")
+	if err != nil {
+		return nil, unavailable(fmt.Errorf("read next hints: %w", err))
 	}
-	return v.Int64, v.Valid, nil
+	defer func() { _ = rows.Close() }()
+	out := map[int]int64{}
+	for rows.Next() {
+		var bucket int
+		var hint int64
+		if err := rows.Scan(&bucket, &hint); err != nil {
+			return nil, unavailable(err)
+		}
+		out[bucket] = hint
+	}
+	return out, unavailable(rows.Err())
 }
 
 // Hint moves a trigger: its next due time (0 = nothing planned), and what it has fired last (0 = nothing).
@@ -66,26 +75,41 @@ type Hint struct {
 	FiredAt int64
 }
 
+// TriggerKey names one trigger of a job.
+type TriggerKey struct {
+	JobID int64
+	No    int
+}
+
 // MoveHints writes the next due times of triggers and, from them, the job's last and
-// next trigger time.
-func (b *Bucket) MoveHints(list []Hint) error {
+// next trigger time. It returns the triggers that were edited, switched off or deleted since they
+// were read: they are left alone, and what was planned by the old reading must not be fired.
+func (b *Bucket) MoveHints(list []Hint) (edited map[TriggerKey]bool, err error) {
 	last := map[int64]int64{}
+	edited = map[TriggerKey]bool{}
 	for _, h := range list {
 		var next any
 		if h.Next > 0 {
 			next = h.Next
 		}
-		if _, err := b.tx.ExecContext(b.ctx, "UPDATE job_trigger SET next_due_hint = ? WHERE job_id = ? AND no = ? AND next_due_hint = ?", next, h.JobID, h.No, h.From); err != nil {
-			return fmt.Errorf("move trigger %d of job %d: %w", h.No, h.JobID, err)
+		res, err := b.tx.ExecContext(b.ctx, "UPDATE job_trigger SET next_due_hint = ? WHERE job_id = ? AND no = ? AND next_due_hint = ?", next, h.JobID, h.No, h.From)
+		if err != nil {
+			return nil, fmt.Errorf("move trigger %d of job %d: %w", h.No, h.JobID, err)
+		}
+		if n, err := res.RowsAffected(); err != nil {
+			return nil, fmt.Errorf("move trigger %d of job %d: %w", h.No, h.JobID, err)
+		} else if n == 0 {
+			edited[TriggerKey{h.JobID, h.No}] = true
+			continue
 		}
 		last[h.JobID] = max(last[h.JobID], h.FiredAt)
 	}
 	for job, fired := range last {
 		if err := b.refreshNext(job, fired); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return edited, nil
 }
 
 func (b *Bucket) refreshNext(job, fired int64) error {
@@ -122,28 +146,24 @@ func (b *Bucket) SetFixedDelay(job int64, no int, finishedAt int64) (planned boo
 	return true, b.refreshNext(job, 0)
 }
 
-// Withdraw deletes a job's rows that are planned after now and have not been sent,
-// so that an edit or a pause leaves nothing behind. It returns the ids of the batches deleted.
-func (b *Bucket) Withdraw(job, now int64) ([]string, error) {
-	rows, err := b.tx.QueryContext(b.ctx, `SELECT batch_id FROM execution_batch e WHERE job_id = ? AND due_at > ? AND day >= ? AND state = ? AND trigger_no IS NOT NULL
-		AND NOT EXISTS (SELECT 1 FROM execution_log l WHERE l.batch_id = e.batch_id AND l.day = e.day AND (l.status <> ? OR l.attempt > 1))`,
-		job, now, batch.Day(now), string(batch.Delayed), string(batch.RunScheduled))
-	if err != nil {
-		return nil, fmt.Errorf("withdraw: %w", err)
+// Withdraw deletes batches that are planned and have certainly not been sent: memory
+// has let go of them before. So an edit or a pause leaves nothing behind.
+func (b *Bucket) Withdraw(batches map[string]int) error {
+	days := map[int][]string{}
+	for id, day := range batches {
+		days[day] = append(days[day], id)
 	}
-	ids, err := scanAll[string](rows)
-	if err != nil || len(ids) == 0 {
-		return nil, err
-	}
-	for start := 0; start < len(ids); start += group {
-		part := ids[start:min(start+group, len(ids))]
-		for _, table := range []string{"execution_log", "execution_batch"} {
-			if _, err := b.tx.ExecContext(b.ctx, "DELETE FROM "+table+" WHERE day >= ? AND batch_id IN ("+marks(len(part))+")", append([]any{batch.Day(now)}, anys(part)...)...); err != nil {
-				return nil, fmt.Errorf("withdraw: %w", err)
+	for day, ids := range days {
+		for start := 0; start < len(ids); start += group {
+			part := ids[start:min(start+group, len(ids))]
+			for _, table := range []string{"execution_log", "execution_batch"} {
+				if _, err := b.tx.ExecContext(b.ctx, "DELETE FROM "+table+" WHERE day = ? AND bucket = ? AND batch_id IN ("+marks(len(part))+")", append([]any{day, b.f.Bucket}, anys(part)...)...); err != nil {
+					return fmt.Errorf("withdraw: %w", err)
+				}
 			}
 		}
 	}
-	return ids, nil
+	return nil
 }
 
 // Dedupe answers an idempotent creation: when the key was used and has not expired, the

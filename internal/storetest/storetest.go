@@ -7,8 +7,8 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/hex"
-	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -58,11 +58,27 @@ func Database(t testing.TB) string {
 	t.Cleanup(func() {
 		_, err := admin.ExecContext(ctx, "DROP DATABASE "+name)
 		if err != nil {
-			t.Log(fmt.Sprintf("drop %s: %v", name, err))
+			t.Logf("drop %s: %v", name, err)
 		}
 		_ = admin.Close()
 	})
 	return dsn
+}
+
+// SQL opens a database for what no method of the store may do: to break something. An empty dsn
+// is the SQLite in dir.
+func SQL(t testing.TB, dsn, dir string) *sql.DB {
+	t.Helper()
+	if dsn == "" {
+		db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "ax.db")+"?_pragma=busy_timeout(5000)")
+		require.NoError(t, err)
+		return db
+	}
+	cfg, err := store.ParseDSN(dsn)
+	require.NoError(t, err)
+	db, err := sql.Open("mysql", cfg.FormatDSN())
+	require.NoError(t, err)
+	return db
 }
 
 func open(t testing.TB, c store.Config) *store.Store {

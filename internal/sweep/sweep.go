@@ -37,6 +37,8 @@ const (
 	// askAgain is how often an unconfirmed stop is repeated.
 	askAgain = 15 * time.Second
 	page     = 5000
+	// tellEvery bounds how often a failing patrol is logged.
+	tellEvery = 10 * time.Second
 	// upkeepEvery is how often partitions and retention are looked after.
 	upkeepEvery = 10 * time.Minute
 )
@@ -83,13 +85,15 @@ func New(c Config) *Sweep {
 func (s *Sweep) Run(ctx context.Context) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+	var told time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		if err := s.RunOnce(ctx, clock.Millis(s.clock)); err != nil && ctx.Err() == nil && !errors.Is(err, outcome.ErrNotOwner) {
+		if err := s.RunOnce(ctx, clock.Millis(s.clock)); err != nil && ctx.Err() == nil && !errors.Is(err, outcome.ErrNotOwner) && time.Since(told) > tellEvery {
+			told = time.Now()
 			s.log.WarnContext(ctx, "sweep failed", slog.String("err", err.Error()))
 		}
 	}
@@ -98,14 +102,28 @@ func (s *Sweep) Run(ctx context.Context) error {
 // RunOnce looks at everything that is out at executors, in the buckets that this replica
 // owns, at now (ax time, milliseconds).
 func (s *Sweep) RunOnce(ctx context.Context, now int64) error {
+	owned := s.cluster.Owned()
+	if len(owned) == 0 {
+		return nil
+	}
+	buckets := make([]int, len(owned))
+	for i, f := range owned {
+		buckets[i] = f.Bucket
+	}
+	rows, err := s.store.OpenIn(ctx, buckets, []batch.Run{batch.RunDispatching, batch.RunRunning, batch.RunStopping, batch.RunUnknown}, now-settle.Milliseconds(), page)
+	if err != nil {
+		return err
+	}
+	perBucket := map[int][]store.Execution{}
+	for _, row := range rows {
+		b := batch.ExecutionBucket(row.ID)
+		perBucket[b] = append(perBucket[b], row)
+	}
 	var errs error
-	for _, f := range s.cluster.Owned() {
-		rows, err := s.store.OpenIn(ctx, f.Bucket, []batch.Run{batch.RunDispatching, batch.RunRunning, batch.RunStopping, batch.RunUnknown}, now-settle.Milliseconds(), page)
-		if err != nil {
-			errs = errors.Join(errs, err)
-			continue
+	for _, f := range owned {
+		if len(perBucket[f.Bucket]) > 0 {
+			errs = errors.Join(errs, s.look(ctx, f, perBucket[f.Bucket], now))
 		}
-		errs = errors.Join(errs, s.look(ctx, f, rows, now))
 		if f.Bucket == 0 && now-s.upkeepAt >= upkeepEvery.Milliseconds() {
 			s.upkeepAt = now
 			errs = errors.Join(errs, s.upkeep(ctx, now))
@@ -167,7 +185,7 @@ func (s *Sweep) look(ctx context.Context, f store.Fence, rows []store.Execution,
 // judge ends an execution for which nobody will answer any more; nil leaves it.
 func (s *Sweep) judge(row store.Execution, word registry.Word, now int64) *outcome.Report {
 	lost := func(reason string) *outcome.Report {
-		return &outcome.Report{ExecutionID: row.ID, Event: batch.RunLose, Reason: reason, Avoid: row.WorkerID}
+		return &outcome.Report{ExecutionID: row.ID, Event: batch.RunLose, Reason: reason, Avoid: []int64{row.WorkerID}}
 	}
 	age := now - row.DispatchedAt
 	if word.Gone {

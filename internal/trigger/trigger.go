@@ -44,6 +44,8 @@ const (
 	idle = 5 * time.Second
 	// dedupeFor is how long an idempotency key is remembered.
 	dedupeFor = 24 * time.Hour
+	// tellEvery bounds how often a failing pass is logged.
+	tellEvery = 10 * time.Second
 	// maxCompiled bounds the compiled schedules kept in memory.
 	maxCompiled = 50_000
 )
@@ -65,6 +67,7 @@ type Trigger struct {
 	clock    clock.Clock
 	metrics  *metric.Metrics
 	log      *slog.Logger
+	foresee  func(e *ready.Execution) *ready.Bound
 	wake     chan struct{}
 
 	mu       sync.Mutex
@@ -82,11 +85,13 @@ type Config struct {
 	Clock    clock.Clock
 	Metrics  *metric.Metrics
 	Log      *slog.Logger
+	// Foresee chooses an execution's executor beforehand; nil when none can be named.
+	Foresee func(e *ready.Execution) *ready.Bound
 }
 
 // New makes a Trigger; Run makes it work.
 func New(c Config) *Trigger {
-	return &Trigger{store: c.Store, cluster: c.Cluster, ready: c.Ready, registry: c.Registry, outcome: c.Outcome, clock: c.Clock, metrics: c.Metrics, log: c.Log, wake: make(chan struct{}, 1), compiled: map[[3]int64]*schedule.Schedule{}, turns: map[int64]uint64{}}
+	return &Trigger{store: c.Store, cluster: c.Cluster, ready: c.Ready, registry: c.Registry, outcome: c.Outcome, clock: c.Clock, metrics: c.Metrics, log: c.Log, foresee: c.Foresee, wake: make(chan struct{}, 1), compiled: map[[3]int64]*schedule.Schedule{}, turns: map[int64]uint64{}}
 }
 
 // Nudge makes the loop look now: a trigger was written.
@@ -101,6 +106,7 @@ func (t *Trigger) Nudge() {
 func (t *Trigger) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var told time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -110,7 +116,8 @@ func (t *Trigger) Run(ctx context.Context) error {
 		}
 		started := time.Now()
 		next, err := t.RunOnce(ctx, clock.Millis(t.clock))
-		if err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && time.Since(told) > tellEvery {
+			told = time.Now()
 			t.log.WarnContext(ctx, "trigger pass failed", slog.String("err", err.Error()))
 		}
 		if took := time.Since(started); took > Window/2 {
@@ -125,30 +132,40 @@ func (t *Trigger) Run(ctx context.Context) error {
 // buckets that this replica owns, and returns how long it may sleep.
 func (t *Trigger) RunOnce(ctx context.Context, now int64) (sleep time.Duration, err error) {
 	sleep = idle
-	var errs error
 	owned := t.cluster.Owned()
 	if len(owned) == 0 {
 		return cluster.TTL / 10, nil
 	}
+	hints, err := t.store.NextHints(ctx)
+	if err != nil {
+		return Window / 4, err
+	}
+	until := now + Window.Milliseconds()
+	var errs error
+	worked := false
 	for _, f := range owned {
-		for {
-			more, err := t.open(ctx, f, now)
-			if err != nil {
-				errs = errors.Join(errs, fmt.Errorf("bucket %d: %w", f.Bucket, err))
-				sleep = min(sleep, Window/4)
-				break
-			}
-			if !more {
-				break
-			}
-		}
-		hint, ok, err := t.store.NextHint(ctx, f.Bucket)
-		if err != nil {
-			errs = errors.Join(errs, err)
-			sleep = min(sleep, Window/4)
+		hint, planned := hints[f.Bucket]
+		if !planned || hint > until {
 			continue
 		}
-		if ok {
+		worked = true
+		for more := true; more; {
+			if more, err = t.open(ctx, f, now); err != nil {
+				errs = errors.Join(errs, fmt.Errorf("bucket %d: %w", f.Bucket, err))
+				sleep = Window / 4
+			}
+		}
+		if errors.Is(err, store.ErrUnavailable) {
+			return sleep, errs // the other buckets would only say the same
+		}
+	}
+	if worked {
+		if hints, err = t.store.NextHints(ctx); err != nil {
+			return Window / 4, errors.Join(errs, err)
+		}
+	}
+	for _, f := range owned {
+		if hint, planned := hints[f.Bucket]; planned {
 			// Half a window of slack, so that a firing is durable well before its time, and what is
 			// due within one window goes in one transaction.
 			sleep = min(sleep, max(time.Duration(hint-now)*time.Millisecond-Window/2, Window/20))
@@ -184,20 +201,37 @@ func (t *Trigger) open(ctx context.Context, f store.Fence, now int64) (more bool
 		firings, missed, hints = append(firings, got...), append(missed, gone...), append(hints, hint)
 		more = more || hint.Next > 0 && hint.Next <= until
 	}
-	batches := make([]store.BatchRow, 0, len(firings)+len(missed))
-	for _, x := range firings {
-		batches = append(batches, x.row)
-	}
-	batches = append(batches, missed...)
+	defer t.ready.Hold(f.Bucket)()
 	var add []*ready.Execution
 	err = t.store.InBucket(ctx, f, func(b *store.Bucket) error {
 		add = add[:0]
+		// The triggers were read before the bucket was locked: somebody may have switched a job off
+		// in between, and was told so.
+		edited, err := b.MoveHints(hints)
+		if err != nil {
+			return err
+		}
+		stays := func(r store.BatchRow) bool { return !edited[store.TriggerKey{JobID: r.JobID, No: r.TriggerNo}] }
+		batches := make([]store.BatchRow, 0, len(firings)+len(missed))
+		for _, x := range firings {
+			if stays(x.row) {
+				batches = append(batches, x.row)
+			}
+		}
+		for _, r := range missed {
+			if stays(r) {
+				batches = append(batches, r)
+			}
+		}
 		existing, err := b.InsertBatches(batches)
 		if err != nil {
 			return err
 		}
 		var rows []store.ExecutionRow
 		for _, x := range firings {
+			if !stays(x.row) {
+				continue
+			}
 			if existing[x.row.ID] {
 				t.metrics.Duplicates.WithLabelValues("firing").Inc()
 				continue
@@ -210,9 +244,6 @@ func (t *Trigger) open(ctx context.Context, f store.Fence, now int64) (more bool
 			add[i].ID = rows[i].ID
 		}
 		if err := b.InsertExecutions(rows); err != nil {
-			return err
-		}
-		if err := b.MoveHints(hints); err != nil {
 			return err
 		}
 		b.MoveCursor(until)
@@ -239,7 +270,11 @@ func (t *Trigger) executions(x firing, rows []store.ExecutionRow, add []*ready.E
 			Day: x.row.Day, NS: x.row.NS, JobID: x.row.JobID, BatchID: x.row.ID, Shard: shard, Total: x.row.Total, Attempt: 1,
 			Status: batch.RunScheduled, TriggerTime: x.row.DueAt, NotBefore: x.row.DueAt,
 		})
-		add = append(add, &ready.Execution{Batch: x.batch, Shard: shard, Attempt: 1, NotBefore: x.row.DueAt})
+		e := &ready.Execution{Batch: x.batch, Shard: shard, Attempt: 1, NotBefore: x.row.DueAt}
+		if e.Bound = t.foresee(e); e.Bound != nil {
+			rows[len(rows)-1].Worker = store.Worker{ID: e.Bound.WorkerID, Address: e.Bound.Address, StartID: e.Bound.StartID}
+		}
+		add = append(add, e)
 	}
 	return rows, add
 }
@@ -266,16 +301,16 @@ func (t *Trigger) plan(ctx context.Context, f store.Fence, d store.DueTrigger, n
 	late := now - job.MisfireAfter.Milliseconds()
 	var behind []int64
 	at := d.Hint - 1
-	for range missedLimit {
+	for n := 0; ; n++ {
 		next, ok := s.Next(time.UnixMilli(at))
 		if !ok {
-			at = 0
+			break // never again: the hint stays empty
+		}
+		if next.UnixMilli() > until || len(got) >= firingLimit || n >= missedLimit {
+			hint.Next = next.UnixMilli()
 			break
 		}
 		at = next.UnixMilli()
-		if at > until || len(got) >= firingLimit {
-			break
-		}
 		hint.FiredAt = at
 		if at <= late {
 			behind = append(behind, at)
@@ -283,7 +318,6 @@ func (t *Trigger) plan(ctx context.Context, f store.Fence, d store.DueTrigger, n
 		}
 		got = append(got, make(at, batch.Delayed, ""))
 	}
-	hint.Next = at
 	if len(behind) > 0 {
 		var run []firing
 		run, missed = t.misfire(def, behind, now, make)
@@ -355,7 +389,7 @@ func (t *Trigger) turn(jobID, at int64) uint64 {
 	defer t.mu.Unlock()
 	n, ok := t.turns[jobID]
 	if !ok {
-		n = uint64(at / 1000)
+		n = uint64(at/1000) + uint64(jobID) // jobs that are due together begin at different executors
 	}
 	t.turns[jobID] = n + 1
 	return n
@@ -450,6 +484,7 @@ func (t *Trigger) Fire(ctx context.Context, a Ask) (batchID string, err error) {
 		ID: id, Day: x.batch.Day, NS: a.Job.NS, JobID: a.Job.ID, JobVersion: a.Job.Version, TriggerKind: string(a.Kind), DueAt: now, PlannedFor: now, State: batch.Delayed,
 		Priority: def.Priority, Total: x.batch.Total, Params: a.Params, CreatedBy: a.By, CreatedAt: now,
 	}
+	defer t.ready.Hold(f.Bucket)()
 	var add []*ready.Execution
 	err = t.store.InBucket(ctx, f, func(b *store.Bucket) error {
 		add = nil

@@ -72,7 +72,8 @@ func TestSentGoldens(t *testing.T) {
 		"log":       logMessage{head("log"), []json.RawMessage{raw(logChunk{ref, 1, "text\n", 40})}},
 		"run-reply": answersReply{[]answer{{ExecutionID: "123", Answer: "accepted"}}},
 		"probe-reply": probeReply{"n", "default", "order-service", "s", []runningRef{
-			{fencedRef{ref, fence{1, 7}}, 1500}}},
+			{fencedRef{ref, fence{1, 7}}, 1500},
+		}},
 	} {
 		var got, want any
 		must(t, json.Unmarshal(raw(message), &got))

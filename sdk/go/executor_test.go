@@ -339,7 +339,7 @@ func TestHandlersThatGoWrong(t *testing.T) {
 			return c.Bind(&p)
 		})
 		ex.Simple("long", func(c *ax.Context) error {
-			c.Result(strings.Repeat("x", 70000))
+			_ = c.Result(strings.Repeat("x", 70000))
 			return errors.New(strings.Repeat("é", 3000))
 		})
 	})
@@ -481,6 +481,7 @@ func with(m object, k string, v any) object {
 }
 
 func (s *scheduler) badShard(t *testing.T) *message {
+	t.Helper()
 	m := golden(t, "run.json")
 	m["executions"].([]any)[0].(object)["shardingId"] = 4
 	return s.message(s.addr(), "/ax/executor/run", m)
@@ -515,7 +516,7 @@ func TestHostClockIsCorrected(t *testing.T) {
 func TestRepliesThatAreNotTheServersAreNotBelieved(t *testing.T) {
 	t.Parallel()
 	forger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Write([]byte(`{"state":"ONLINE","instance":"17"}`))
+		_, _ = w.Write([]byte(`{"state":"ONLINE","instance":"17"}`))
 	}))
 	defer forger.Close()
 	s := newScheduler(t)

@@ -60,6 +60,7 @@ type scheduler struct {
 }
 
 func newScheduler(t testing.TB) *scheduler {
+	t.Helper()
 	key, _ := hex.DecodeString(testKey[4:])
 	s := &scheduler{t: t, key: key, instance: "17", leaseMs: 600000, output: map[string][]object{}, changed: make(chan struct{})}
 	s.srv = httptest.NewServer(http.HandlerFunc(s.serve))
@@ -143,7 +144,7 @@ func (s *scheduler) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("webhook-id", id)
 	w.Header().Set("webhook-timestamp", now)
 	w.Header().Set("webhook-signature", s.sign(id, now, reply))
-	w.Write(reply)
+	_, _ = w.Write(reply)
 }
 
 func (s *scheduler) answer(path string, m object) any {
@@ -263,7 +264,7 @@ func (s *scheduler) send(m *message) (int, object) {
 		}
 	}
 	var o object
-	json.Unmarshal(raw, &o)
+	_ = json.Unmarshal(raw, &o)
 	if o == nil {
 		o = object{}
 	}
@@ -327,8 +328,10 @@ func (s *scheduler) kill(e object) string {
 	s.mu.Lock()
 	address, instance := s.address, s.instance
 	s.mu.Unlock()
-	status, reply := s.call(address, "/ax/executor/kill", object{"type": "kill", "namespace": "default", "app": "order-service", "instance": instance,
-		"executions": []object{{"batchId": e["batchId"], "executionId": e["executionId"], "reason": "stopped by a test"}}})
+	status, reply := s.call(address, "/ax/executor/kill", object{
+		"type": "kill", "namespace": "default", "app": "order-service", "instance": instance,
+		"executions": []object{{"batchId": e["batchId"], "executionId": e["executionId"], "reason": "stopped by a test"}},
+	})
 	if status != 200 {
 		s.t.Fatalf("kill: %d %v", status, reply)
 	}

@@ -3,7 +3,6 @@ package ax
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -274,7 +273,7 @@ func FuzzJournal(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		dir := t.TempDir()
 		must(t, os.WriteFile(filepath.Join(dir, journalFile), b, 0o600))
-		j, err := openJournal(dir, slog.New(slog.NewTextHandler(io.Discard, nil)), time.Now())
+		j, err := openJournal(dir, slog.New(slog.DiscardHandler), time.Now())
 		must(t, err)
 		must(t, j.take([]*execution{testExecution(5, 1)}, time.Now()))
 		must(t, j.close())

@@ -29,6 +29,7 @@ type vectors struct {
 }
 
 func readVectors(t testing.TB) (v vectors) {
+	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "contract", "signatures.json"))
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,9 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,6 +17,7 @@ import (
 	"github.com/ax-scheduler/ax/internal/job"
 	"github.com/ax-scheduler/ax/internal/message"
 	"github.com/ax-scheduler/ax/internal/outcome"
+	"github.com/ax-scheduler/ax/internal/ready"
 	"github.com/ax-scheduler/ax/internal/schedule"
 	"github.com/ax-scheduler/ax/internal/store"
 	"github.com/ax-scheduler/ax/internal/trigger"
@@ -65,7 +68,7 @@ type JobBody struct {
 	Handler     string           `json:"handler"`
 	Description string           `json:"description,omitempty"`
 	Triggers    []triggerBody    `json:"triggers,omitempty"`
-	Params      string           `json:"params,omitempty" doc:"text, JSON by convention; at most 64 KiB"`
+	Params      paramText        `json:"params,omitempty"`
 	Routing     *routingBody     `json:"routing,omitempty"`
 	Retry       *retryBody       `json:"retry,omitempty"`
 	Timeout     string           `json:"timeout,omitempty" doc:"0s = no limit (default)"`
@@ -73,6 +76,31 @@ type JobBody struct {
 	Misfire     *misfireBody     `json:"misfire,omitempty"`
 	Priority    int              `json:"priority,omitempty" doc:"0 (default) to 5"`
 	Enabled     *bool            `json:"enabled,omitempty" doc:"default true"`
+}
+
+// paramText is a job's parameters: a text, which is JSON by convention. A JSON value that is
+// not a string is taken as its text, so that nobody has to write JSON inside JSON.
+type paramText string
+
+// UnmarshalJSON reads a string or any other JSON value.
+func (p *paramText) UnmarshalJSON(raw []byte) error {
+	if string(raw) == "null" {
+		return nil
+	}
+	if raw[0] == '"' {
+		return json.Unmarshal(raw, (*string)(p))
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, raw); err != nil {
+		return err
+	}
+	*p = paramText(compact.String())
+	return nil
+}
+
+// Schema is huma's: any JSON value.
+func (paramText) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Description: "text, JSON by convention, at most 64 KiB; a JSON value that is not a string is kept as its text"}
 }
 
 type resultView struct {
@@ -164,16 +192,16 @@ type deleteJobInput struct {
 
 type switchJobInput struct {
 	JobPath
-	Body struct {
+	Body *struct {
 		Version int64 `json:"version,omitempty" doc:"the version that was read; 0 = whatever it is"`
 	}
 }
 
 type triggerJobInput struct {
 	JobPath
-	Body struct {
-		Params         *string `json:"params,omitempty" doc:"instead of the job's own"`
-		IdempotencyKey string  `json:"idempotencyKey,omitempty" maxLength:"256" doc:"the same key within 24 h answers the same batch"`
+	Body *struct {
+		Params         *paramText `json:"params,omitempty"`
+		IdempotencyKey string     `json:"idempotencyKey,omitempty" maxLength:"256" doc:"the same key within 24 h answers the same batch"`
 	}
 }
 
@@ -268,7 +296,7 @@ func (r *reader) triggers(list []triggerBody) []schedule.Spec {
 func (a *API) definition(b JobBody, used int) (d job.Definition, last int, err error) {
 	r := &reader{}
 	d = job.Definition{
-		Name: b.Name, App: b.App, Handler: b.Handler, Description: b.Description, Params: b.Params, Priority: b.Priority, Retry: job.Retry{Max: 3},
+		Name: b.Name, App: b.App, Handler: b.Handler, Description: b.Description, Params: string(b.Params), Priority: b.Priority, Retry: job.Retry{Max: 3},
 		Triggers: r.triggers(b.Triggers), Timeout: r.duration("timeout", b.Timeout),
 	}
 	if b.Routing != nil {
@@ -482,10 +510,10 @@ func (a *API) change(ctx context.Context, old, j store.Job, from int64, action a
 	if err != nil {
 		return nil, err
 	}
-	var withdrawn []string
+	defer a.Ready.Hold(j.Bucket)()
+	ahead := a.ahead(j.ID, now)
 	err = a.inBucket(ctx, j.Bucket, func(b *store.Bucket) error {
-		var err error
-		if withdrawn, err = b.Withdraw(j.ID, now); err != nil {
+		if err := b.Withdraw(batchesOf(ahead)); err != nil {
 			return err
 		}
 		hints, err := trigger.Hints(&j.Definition, now)
@@ -495,11 +523,27 @@ func (a *API) change(ctx context.Context, old, j store.Job, from int64, action a
 		return b.UpdateJob(&j, from, hints, entry)
 	})
 	if err != nil {
+		a.Ready.Add(ahead...)
 		return nil, err
 	}
-	a.Ready.Withdraw(j.ID, from+1, withdrawn)
 	a.Trigger.Nudge()
 	return a.shown(ctx, j.ID)
+}
+
+// ahead takes a job's planned firings that are not due yet out of memory: they have not
+// been sent and will not be. The caller deletes their rows or puts them back.
+func (a *API) ahead(jobID, now int64) []*ready.Execution {
+	return a.Ready.TakeOut(func(e *ready.Execution) bool {
+		return e.Batch.JobID == jobID && e.Batch.TriggerNo > 0 && e.Attempt == 1 && e.NotBefore > now
+	})
+}
+
+func batchesOf(list []*ready.Execution) map[string]int {
+	out := make(map[string]int, len(list))
+	for _, e := range list {
+		out[e.Batch.ID] = e.Batch.Day
+	}
+	return out
 }
 
 // told is what the audit keeps of a job: what somebody wrote, not what runs by.
@@ -546,7 +590,7 @@ func (a *API) turn(ctx context.Context, in *switchJobInput, on bool) (*body[jobV
 	if err != nil {
 		return nil, err
 	}
-	if in.Body.Version != 0 && in.Body.Version != old.Version {
+	if in.Body != nil && in.Body.Version != 0 && in.Body.Version != old.Version {
 		return nil, store.ErrStale
 	}
 	if old.Enabled == on {
@@ -569,16 +613,16 @@ func (a *API) deleteJob(ctx context.Context, in *deleteJobInput) (*empty, error)
 	if err != nil {
 		return nil, err
 	}
-	var withdrawn []string
+	defer a.Ready.Hold(j.Bucket)()
+	ahead := a.ahead(j.ID, clock.Millis(a.Clock))
 	err = a.inBucket(ctx, j.Bucket, func(b *store.Bucket) error {
-		var err error
-		if withdrawn, err = b.Withdraw(j.ID, clock.Millis(a.Clock)); err != nil {
+		if err := b.Withdraw(batchesOf(ahead)); err != nil {
 			return err
 		}
 		return b.DeleteJob(j, entry)
 	})
-	if err == nil {
-		a.Ready.Withdraw(j.ID, j.Version+1, withdrawn)
+	if err != nil {
+		a.Ready.Add(ahead...)
 	}
 	return nil, err
 }
@@ -588,14 +632,17 @@ func (a *API) triggerJob(ctx context.Context, in *triggerJobInput) (*body[batchI
 	if err != nil {
 		return nil, err
 	}
-	if in.Body.Params != nil && len(*in.Body.Params) > job.MaxParams {
-		return nil, httpx.Invalid(ctx, "too_long", "params", "", fmt.Sprintf("At most %d bytes; got %d.", job.MaxParams, len(*in.Body.Params)), fmt.Sprintf("最多 %d 字节，当前 %d 字节。", job.MaxParams, len(*in.Body.Params)))
+	ask := trigger.Ask{Job: j, Kind: schedule.Manual, By: httpx.CallerOf(ctx).Principal.Name}
+	if in.Body != nil {
+		ask.Params, ask.Key = (*string)(in.Body.Params), in.Body.IdempotencyKey
 	}
-	entry, err := a.entry(ctx, auth.JobRun, "job", j.ID, j.Definition.Name, nil, map[string]any{"params": in.Body.Params})
-	if err != nil {
+	if ask.Params != nil && len(*ask.Params) > job.MaxParams {
+		return nil, httpx.Invalid(ctx, "too_long", "params", "", fmt.Sprintf("At most %d bytes; got %d.", job.MaxParams, len(*ask.Params)), fmt.Sprintf("最多 %d 字节，当前 %d 字节。", job.MaxParams, len(*ask.Params)))
+	}
+	if ask.Entry, err = a.entry(ctx, auth.JobRun, "job", j.ID, j.Definition.Name, nil, map[string]any{"params": ask.Params}); err != nil {
 		return nil, err
 	}
-	batchID, err := a.Trigger.Fire(ctx, trigger.Ask{Job: j, Kind: schedule.Manual, Params: in.Body.Params, By: httpx.CallerOf(ctx).Principal.Name, Key: in.Body.IdempotencyKey, Entry: entry})
+	batchID, err := a.Trigger.Fire(ctx, ask)
 	if err != nil {
 		return nil, err
 	}

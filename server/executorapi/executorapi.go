@@ -103,9 +103,13 @@ type message interface {
 type (
 	registerMessage struct{ protocol.Register }
 	removeMessage   struct{ protocol.Remove }
-	resultsMessage  struct{ protocol.Results }
 	leaseMessage    struct{ protocol.Lease }
 	logMessage      struct{ protocol.Log }
+	// resultsMessage is protocol.Results whose items are decoded one by one.
+	resultsMessage struct {
+		protocol.Head
+		Results []json.RawMessage `json:"results"`
+	}
 )
 
 func (m registerMessage) head() protocol.Head { return m.Head }
@@ -258,7 +262,8 @@ func (a *API) register(c *gin.Context, from sender, m registerMessage) (any, err
 	}
 	if len(ids) > 0 {
 		stop, err := a.store.ToStop(c.Request.Context(), from.app.Namespace.ID, ids)
-		if err != nil {
+		// Without the database the heartbeat still counts; the next one is told what to stop.
+		if err != nil && !errors.Is(err, store.ErrUnavailable) {
 			return nil, err
 		}
 		for _, e := range stop {
@@ -280,13 +285,15 @@ func (a *API) remove(c *gin.Context, from sender, m removeMessage) (any, error) 
 }
 
 func (a *API) results(c *gin.Context, from sender, m resultsMessage) (any, error) {
-	if len(m.Results.Results) > protocol.MaxResults {
+	if len(m.Results) > protocol.MaxResults {
 		return nil, refuse(http.StatusBadRequest, "too_many", "at most 500 results a message")
 	}
-	out := protocol.Answers{Answers: make([]protocol.Answer, len(m.Results.Results))}
+	out := protocol.Answers{Answers: make([]protocol.Answer, len(m.Results))}
 	var reports []*outcome.Report
 	var at []int
-	for i, r := range m.Results.Results {
+	for i, raw := range m.Results {
+		var r protocol.Result
+		decoded := json.Unmarshal(raw, &r) == nil
 		out.Answers[i] = protocol.Answer{ExecutionID: r.ExecutionID, Answer: protocol.Unknown}
 		const maxResult = 64 << 10
 		if r.Result != nil && len(*r.Result) > maxResult {
@@ -298,7 +305,7 @@ func (a *API) results(c *gin.Context, from sender, m resultsMessage) (any, error
 			r.Result = &cut
 		}
 		// One bad item does not void the others: it is answered as unknown.
-		if report, ok := outcome.FromResult(from.app.Namespace.ID, r); ok {
+		if report, ok := outcome.FromResult(from.app.Namespace.ID, r); ok && decoded {
 			reports, at = append(reports, report), append(at, i)
 		}
 	}

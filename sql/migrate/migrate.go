@@ -17,7 +17,7 @@ import (
 )
 
 //go:embed mysql/*.sql sqlite/*.sql
-var files embed.FS //nolint:gochecknoglobals // embedded files
+var files embed.FS
 
 // Dialects.
 const (
@@ -31,9 +31,14 @@ const lockName = "ax:migrate"
 // ErrNewer says that the database was migrated by a newer build.
 var ErrNewer = errors.New("the database schema is newer than this ax-server: start the newer build, or restore the backup made before the upgrade")
 
+// ErrHalf says that a script or a migration was stopped half-way. MySQL commits each
+// statement that changes tables by itself, so nobody can tell what else is there.
+var ErrHalf = errors.New("the database holds tables of ax and no word that they are complete: sql/init.sql or a first start was stopped half-way; drop the database, make it again, or restore a backup")
+
 // Up applies what is missing and returns the version reached. On MySQL it waits up to
-// 60 s for another server's migration. It is safe to call at every start; a half-applied file
-// is reported with its name.
+// 60 s for another server's migration. It is safe to call at every start. ErrHalf means that
+// tables are there and their version is not; any other half-applied file is reported with its
+// name.
 func Up(ctx context.Context, db *sql.DB, dialect string) (int64, error) {
 	if dialect == MySQL {
 		conn, err := db.Conn(ctx)
@@ -54,6 +59,11 @@ func Up(ctx context.Context, db *sql.DB, dialect string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if dialect == MySQL {
+		if err := refuseHalf(ctx, db); err != nil {
+			return 0, err
+		}
+	}
 	current, err := provider.GetDBVersion(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("migrate: read version: %w", err)
@@ -63,9 +73,40 @@ func Up(ctx context.Context, db *sql.DB, dialect string) (int64, error) {
 		return current, fmt.Errorf("schema version %d, this build knows %d: %w", current, newest, ErrNewer)
 	}
 	if _, err := provider.Up(ctx); err != nil {
+		if partial, ok := errors.AsType[*goose.PartialError](err); ok {
+			return current, fmt.Errorf("migrate: %s stopped half-way: %w", partial.Failed.Source.Path, err)
+		}
 		return current, fmt.Errorf("migrate: %w", err)
 	}
 	return provider.GetDBVersion(ctx)
+}
+
+// refuseHalf looks for tables without a version. The caller holds the lock, so no other
+// server is at work.
+func refuseHalf(ctx context.Context, db *sql.DB) error {
+	count := func(query string) (n int, err error) {
+		if err := db.QueryRowContext(ctx, query).Scan(&n); err != nil {
+			return 0, fmt.Errorf("migrate: read tables: %w", err)
+		}
+		return n, nil
+	}
+	const named = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = "
+	// ax_value is the first table of the first file.
+	first, err := count(named + "'ax_value'")
+	if err != nil || first == 0 {
+		return err
+	}
+	versions, err := count(named + "'goose_db_version'")
+	if err == nil && versions > 0 {
+		versions, err = count("SELECT COUNT(*) FROM goose_db_version WHERE version_id > 0 AND is_applied")
+	}
+	if err != nil {
+		return err
+	}
+	if versions == 0 {
+		return fmt.Errorf("migrate: %w", ErrHalf)
+	}
+	return nil
 }
 
 func newProvider(db *sql.DB, dialect string) (*goose.Provider, error) {

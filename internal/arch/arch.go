@@ -1,0 +1,2 @@
+// Package arch holds no code: its test is the project's import table.
+package arch

@@ -1,0 +1,445 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ax-scheduler/ax/server/api"
+	"github.com/ax-scheduler/ax/server/axtest"
+)
+
+func TestMain(m *testing.M) { axtest.Main(m) }
+
+// Who may do what, as people would say it. The table below says it for every operation.
+const (
+	everybody = "everybody"
+	known     = "whoever is logged in"
+	readers   = "read-only, auditor, developer, operator, namespace admin, platform admin"
+	logs      = "read-only, developer, operator, namespace admin, platform admin"
+	operators = "developer, operator, namespace admin, platform admin"
+	authors   = "developer, namespace admin, platform admin"
+	admins    = "namespace admin, platform admin"
+	platform  = "platform admin"
+)
+
+// world is what the operations are tried on.
+type world struct {
+	t         *testing.T
+	s         *axtest.Server
+	ns        *axtest.Namespace
+	x         *axtest.Executor
+	job       string // stays as it is
+	broken    string // a job that fails
+	batch     string // has ended well
+	execution string
+	count     int
+}
+
+func (w *world) fresh() string {
+	w.count++
+	return fmt.Sprintf("fresh %d", w.count)
+}
+
+func (w *world) newJob() string { return w.ns.Job(axtest.Def{"name": w.fresh()}) }
+
+type operation struct {
+	who     string
+	status  int    // when it is allowed
+	changes string // the action that the audit trail names; empty for a reader
+	path    func(w *world) string
+	body    func(w *world) any
+}
+
+func operations() map[string]operation {
+	at := func(rest string) func(*world) string { return func(w *world) string { return w.ns.Path(rest) } }
+	ofJob := func(rest string) func(*world) string {
+		return func(w *world) string { return w.ns.Path("/jobs/" + w.job + rest) }
+	}
+	fixed := func(path string) func(*world) string { return func(*world) string { return path } }
+	nothing := func(*world) any { return map[string]any{} }
+	const jobs = "/api/v1/namespaces/{namespace}/jobs"
+	const batches = "/api/v1/namespaces/{namespace}/batches"
+	const executions = "/api/v1/namespaces/{namespace}/executions"
+	return map[string]operation{
+		"POST /api/v1/auth/login": {who: everybody, status: 200, changes: "login.success", path: fixed("/api/v1/auth/login"), body: func(*world) any {
+			return map[string]any{"username": "admin", "password": axtest.Password}
+		}},
+		"POST /api/v1/auth/refresh": {who: everybody, status: 401, path: fixed("/api/v1/auth/refresh")},
+		"POST /api/v1/auth/logout":  {who: everybody, status: 204, path: fixed("/api/v1/auth/logout")},
+		"POST /api/v1/setup": {who: everybody, status: 410, path: fixed("/api/v1/setup"), body: func(*world) any {
+			return map[string]any{"token": "axb_none", "username": "second", "password": axtest.Password}
+		}},
+		"GET /api/v1/meta": {who: everybody, status: 200, path: fixed("/api/v1/meta")},
+
+		"GET /api/v1/me":         {who: known, status: 200, path: fixed("/api/v1/me")},
+		"GET /api/v1/namespaces": {who: known, status: 200, path: fixed("/api/v1/namespaces")},
+		"GET /api/v1/audit":      {who: known, status: 200, path: fixed("/api/v1/audit")},
+
+		"POST /api/v1/namespaces": {who: platform, status: 201, changes: "namespace.create", path: fixed("/api/v1/namespaces"), body: func(w *world) any {
+			return map[string]any{"name": strings.ReplaceAll(w.fresh(), " ", "-")}
+		}},
+		"PUT /api/v1/namespaces/{namespace}/egress": {who: platform, status: 200, changes: "egress.update", path: at("/egress"), body: func(w *world) any {
+			w.count++
+			return map[string]any{"allow": []string{fmt.Sprintf("10.0.0.%d:80", w.count%250)}}
+		}},
+		"GET /api/v1/namespaces/{namespace}/apps": {who: readers, status: 200, path: at("/apps")},
+		"POST /api/v1/namespaces/{namespace}/apps": {who: admins, status: 201, changes: "app.create", path: at("/apps"), body: func(w *world) any {
+			return map[string]any{"name": strings.ReplaceAll(w.fresh(), " ", "-")}
+		}},
+
+		"GET " + jobs: {who: readers, status: 200, path: at("/jobs")},
+		"POST " + jobs: {who: authors, status: 201, changes: "job.create", path: at("/jobs"), body: func(w *world) any {
+			return map[string]any{"name": w.fresh(), "app": "app", "handler": "work"}
+		}},
+		"GET " + jobs + "/{id}": {who: readers, status: 200, path: ofJob("")},
+		"PUT " + jobs + "/{id}": {who: authors, status: 200, changes: "job.update", path: ofJob(""), body: func(w *world) any {
+			return map[string]any{"name": "steady", "app": "app", "handler": "work", "description": w.fresh(), "version": w.ns.JobView(w.job).Version}
+		}},
+		"DELETE " + jobs + "/{id}": {who: authors, status: 204, changes: "job.delete", path: func(w *world) string { return w.ns.Path("/jobs/" + w.newJob()) }},
+		"POST " + jobs + "/{id}/enable": {who: operators, status: 200, changes: "job.pause", path: func(w *world) string {
+			return w.ns.Path("/jobs/" + w.ns.Job(axtest.Def{"name": w.fresh(), "enabled": false}) + "/enable")
+		}, body: nothing},
+		"POST " + jobs + "/{id}/disable": {who: operators, status: 200, changes: "job.pause", path: func(w *world) string { return w.ns.Path("/jobs/" + w.newJob() + "/disable") }, body: nothing},
+		"POST " + jobs + "/{id}/trigger": {who: operators, status: 200, changes: "job.run", path: func(w *world) string { return w.ns.Path("/jobs/" + w.newJob() + "/trigger") }, body: nothing},
+		"POST /api/v1/namespaces/{namespace}/schedule/preview": {who: readers, status: 200, path: at("/schedule/preview"), body: func(*world) any {
+			return map[string]any{"triggers": []map[string]any{{"kind": "cron", "expr": "0 0 8 * * ?"}}}
+		}},
+
+		"GET " + batches:                {who: readers, status: 200, path: at("/batches")},
+		"GET " + batches + "/{batchId}": {who: readers, status: 200, path: func(w *world) string { return w.ns.Path("/batches/" + w.batch) }},
+		"POST " + batches + "/{batchId}/cancel": {who: operators, status: 202, changes: "batch.cancel", path: func(w *world) string {
+			id := w.ns.Trigger(w.ns.Job(axtest.Def{"name": w.fresh(), "handler": "long"}))
+			return w.ns.Path("/batches/" + id + "/cancel")
+		}},
+		"POST " + batches + "/{batchId}/retry": {who: operators, status: 202, changes: "batch.retry", path: func(w *world) string {
+			id := w.ns.Trigger(w.ns.Job(axtest.Def{"name": w.fresh(), "handler": "fail", "retry": map[string]any{"max": 0}}))
+			w.ns.Ended(id)
+			return w.ns.Path("/batches/" + id + "/retry")
+		}},
+		"GET " + executions:                            {who: readers, status: 200, path: at("/executions")},
+		"GET " + executions + "/{id}":                  {who: readers, status: 200, path: func(w *world) string { return w.ns.Path("/executions/" + w.execution) }},
+		"GET " + executions + "/{id}/output":           {who: logs, status: 200, path: func(w *world) string { return w.ns.Path("/executions/" + w.execution + "/output") }},
+		"GET " + executions + "/{id}/output/stream":    {who: logs, status: 200, path: func(w *world) string { return w.ns.Path("/executions/" + w.execution + "/output/stream") }},
+		"GET " + executions + "/{id}/stream":           {who: logs, status: 200, path: func(w *world) string { return w.ns.Path("/executions/" + w.execution + "/stream") }},
+		"GET /api/v1/namespaces/{namespace}/executors": {who: readers, status: 200, path: at("/executors")},
+		"GET /api/v1/namespaces/{namespace}/summary":   {who: readers, status: 200, path: at("/summary")},
+	}
+}
+
+func newWorld(t *testing.T, s *axtest.Server) *world {
+	t.Helper()
+	w := &world{t: t, s: s, ns: s.Namespace(t)}
+	w.x = w.ns.App("app").Executor(map[string]axtest.Handler{"work": axtest.Succeed, "fail": axtest.Fail, "long": axtest.UntilStopped})
+	w.job = w.ns.Job(axtest.Def{"name": "steady"})
+	w.batch = w.ns.Trigger(w.job)
+	w.execution = w.ns.Ended(w.batch).Executions[0].ID
+	return w
+}
+
+// An operation that is missing in the table fails the test: its rights would go untested.
+func TestEveryOperationIsInTheTable(t *testing.T) {
+	t.Parallel()
+	_, declared := api.New(gin.New(), api.Config{Version: "1"})
+	rules := api.Rules(declared)
+	for name, rule := range rules {
+		op, ok := operations()[name]
+		require.True(t, ok, "operation %s (%s) is not in the table", name, rule)
+		switch op.who {
+		case everybody:
+			require.Equal(t, "public", rule, name)
+		case known:
+			require.Equal(t, "self", rule, name)
+		case platform:
+			require.True(t, strings.HasPrefix(rule, "platform "), name)
+		default:
+			require.True(t, strings.HasPrefix(rule, "namespace "), name)
+		}
+	}
+	for name := range operations() {
+		require.Contains(t, rules, name, "the table has an operation that is not there")
+	}
+}
+
+// T-TEN-5, T-AUD-1: every operation as everybody, and one audit entry for each change.
+func TestRightsOfEveryOperation(t *testing.T) {
+	t.Parallel()
+	s := axtest.Start(t)
+	w := newWorld(t, s)
+	other := s.Namespace(t)
+	out := s.User(t, "leaver", "", w.ns.Name, "admin")
+	logOut(t, s, "leaver")
+	people := map[string]*axtest.Client{
+		"nobody":          s.Anonymous(),
+		"garbled token":   s.As("abc.def.ghi"),
+		"altered token":   s.As(s.Admin(t).Token[:len(s.Admin(t).Token)-6] + "AAAAAA"),
+		"logged out":      out,
+		"read-only":       s.User(t, "reader", "", w.ns.Name, "read-only"),
+		"auditor":         s.User(t, "auditor", "", w.ns.Name, "auditor"),
+		"developer":       s.User(t, "developer", "", w.ns.Name, "developer"),
+		"operator":        s.User(t, "operator", "", w.ns.Name, "operator"),
+		"namespace admin": s.User(t, "chief", "", w.ns.Name, "admin"),
+		"platform admin":  s.Admin(t),
+		"stranger":        s.User(t, "stranger", "", other.Name, "admin"),
+	}
+	unknown := []string{"nobody", "garbled token", "altered token", "logged out"}
+	for name, op := range operations() {
+		t.Run(name, func(t *testing.T) {
+			method, pattern, _ := strings.Cut(name, " ")
+			inNamespace := strings.Contains(pattern, "{namespace}")
+			for who, client := range people {
+				want := http.StatusForbidden
+				switch {
+				case op.who == everybody:
+					want = op.status
+				case slices.Contains(unknown, who):
+					want = http.StatusUnauthorized
+				case op.who == known, slices.Contains(strings.Split(op.who, ", "), who):
+					want = op.status
+				case who == "stranger" && inNamespace && op.who != platform:
+					want = http.StatusNotFound
+				}
+				var body any
+				if op.body != nil {
+					body = op.body(w)
+				}
+				a := client.Do(t, method, op.path(w), body)
+				require.Equal(t, want, a.Status, "%s: %s", who, a.Text())
+				if a.Status >= 400 {
+					p := a.Problem(t)
+					require.Equal(t, a.Header.Get("X-Request-Id"), p.RequestID, who)
+					require.NotEmpty(t, p.Code, who)
+				}
+				entries := 0
+				for _, e := range s.Audit(t, "") {
+					if e.RequestID == a.Header.Get("X-Request-Id") {
+						entries++
+						require.Equal(t, op.changes, e.Action, who)
+					}
+				}
+				switch {
+				case op.changes == "login.success": // told of the session, which has no request
+				case op.changes != "" && want == op.status:
+					require.Equal(t, 1, entries, "%s: a change has one entry", who)
+				default:
+					require.Zero(t, entries, "%s: what changed nothing is no change in the trail", who)
+				}
+			}
+		})
+	}
+}
+
+func logOut(t *testing.T, s *axtest.Server, name string) {
+	t.Helper()
+	a := s.Anonymous().Do(t, http.MethodPost, "/api/v1/auth/login", map[string]any{"username": name, "password": axtest.Password})
+	require.Equal(t, http.StatusOK, a.Status)
+	cookie, _, _ := strings.Cut(a.Header.Get("Set-Cookie"), ";")
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, s.URL()+"/api/v1/auth/logout", nil)
+	require.NoError(t, err)
+	req.Header.Set("Cookie", cookie)
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.Equal(t, http.StatusNoContent, res.StatusCode)
+	// The rights of a second ago are gone within two.
+	axtest.WaitFor(t, "the log-out is known", func() bool {
+		return s.As(tokenOf(t, a)).Do(t, http.MethodGet, "/api/v1/me", nil).Status == http.StatusUnauthorized
+	})
+}
+
+func tokenOf(t *testing.T, a axtest.Answer) string {
+	t.Helper()
+	var out struct{ AccessToken string }
+	a.Into(t, &out)
+	return out.AccessToken
+}
+
+// C388, T-TEN-2: an id of another namespace is answered like one that does not exist.
+func TestIdsOfAnotherNamespaceAreNotThere(t *testing.T) {
+	t.Parallel()
+	s := axtest.Start(t)
+	mine, theirs := newWorld(t, s), newWorld(t, s)
+	me := s.User(t, "me", "", mine.ns.Name, "admin")
+	running := theirs.ns.Trigger(theirs.ns.Job(axtest.Def{"name": "long", "handler": "long"}))
+	theirs.ns.Reaches(running, "RUNNING")
+	before := theirs.ns.JobView(theirs.job)
+	for name, op := range operations() {
+		method, pattern, _ := strings.Cut(name, " ")
+		foreign, none := theirs.job, "999999999"
+		switch {
+		case strings.Contains(pattern, "/executions/{id}"):
+			foreign, none = theirs.execution, "4503599627370496"
+		case strings.Contains(pattern, "{batchId}"):
+			foreign, none = running, "99999-20261201080000"
+		case !strings.Contains(pattern, "{id}"):
+			continue
+		}
+		var body any
+		if op.body != nil {
+			body = op.body(mine)
+		}
+		ask := func(id string) string {
+			path := strings.NewReplacer("{namespace}", mine.ns.Name, "{id}", id, "{batchId}", id).Replace(pattern)
+			a := me.Do(t, method, path, body)
+			require.Equal(t, http.StatusNotFound, a.Status, "%s %s: %s", method, path, a.Text())
+			return strings.ReplaceAll(a.Text(), a.Header.Get("X-Request-Id"), "")
+		}
+		require.Equal(t, ask(none), ask(foreign), name)
+		// In their namespace I am nobody.
+		path := strings.NewReplacer("{namespace}", theirs.ns.Name, "{id}", foreign, "{batchId}", foreign).Replace(pattern)
+		require.Equal(t, http.StatusNotFound, me.Do(t, method, path, body).Status, name)
+	}
+	require.Equal(t, before, theirs.ns.JobView(theirs.job))
+	require.Equal(t, "RUNNING", theirs.ns.Batch(running).State)
+	a := me.Do(t, http.MethodGet, mine.ns.Path("/batches?job="+theirs.job), nil)
+	require.Equal(t, http.StatusOK, a.Status)
+	require.NotContains(t, a.Text(), running)
+	a = me.Do(t, http.MethodGet, "/api/v1/audit?namespace="+theirs.ns.Name, nil)
+	require.Equal(t, http.StatusNotFound, a.Status, a.Text())
+}
+
+// Fields that nobody declared are refused and named, in every body.
+func TestUnknownFieldsAreRefused(t *testing.T) {
+	t.Parallel()
+	s := axtest.Start(t)
+	w := newWorld(t, s)
+	for name, op := range operations() {
+		if op.body == nil {
+			continue
+		}
+		raw, err := json.Marshal(op.body(w))
+		require.NoError(t, err)
+		var body map[string]any
+		require.NoError(t, json.Unmarshal(raw, &body))
+		body["surprise"] = 1
+		method, _, _ := strings.Cut(name, " ")
+		a := s.Admin(t).Do(t, method, op.path(w), body)
+		require.Equal(t, http.StatusUnprocessableEntity, a.Status, "%s: %s", name, a.Text())
+		p := a.Problem(t)
+		require.Len(t, p.Errors, 1, name)
+		require.Equal(t, "unknown_field", p.Errors[0].Code, name)
+		require.Equal(t, "surprise", p.Errors[0].Field, name)
+	}
+	a := s.Admin(t).Do(t, http.MethodGet, w.ns.Path("/jobs?surprise=1"), nil)
+	require.Equal(t, http.StatusUnprocessableEntity, a.Status, a.Text())
+	for _, field := range []string{"id", "createdAt", "updatedBy", "nsId", "bucket"} {
+		a := s.Admin(t).Do(t, http.MethodPost, w.ns.Path("/jobs"), map[string]any{"name": "mass", "app": "app", "handler": "work", field: "1"})
+		require.Equal(t, http.StatusUnprocessableEntity, a.Status, "%s: %s", field, a.Text())
+	}
+	for _, raw := range []string{`{"name":`, `[]`, `{"name":1,"app":"app","handler":"work"}`, "\xff\xfe"} {
+		a := s.Admin(t).Do(t, http.MethodPost, w.ns.Path("/jobs"), []byte(raw))
+		require.Contains(t, []int{http.StatusBadRequest, http.StatusUnprocessableEntity}, a.Status, raw)
+		require.NotEmpty(t, a.Problem(t).Code)
+	}
+	a = s.Admin(t).Do(t, http.MethodPost, w.ns.Path("/jobs"), []byte(`{"name":"`+strings.Repeat("x", 2<<20)+`"}`))
+	require.Equal(t, http.StatusRequestEntityTooLarge, a.Status)
+}
+
+// C401: a refusal has the same code in every language, and quotes what was written unchanged.
+func TestProblemsSpeakTheCallersLanguage(t *testing.T) {
+	t.Parallel()
+	s := axtest.Start(t)
+	w := newWorld(t, s)
+	problems := map[string]axtest.Problem{}
+	for _, language := range []string{"zh-CN,zh;q=0.9", "en", "fr", ""} {
+		c := *s.Admin(t)
+		c.Language = language
+		a := c.Do(t, http.MethodPost, w.ns.Path("/jobs"), map[string]any{"name": "bad", "app": "app", "handler": "work", "triggers": []map[string]any{{"kind": "cron", "expr": "0 0 25 * * ?"}}})
+		require.Equal(t, http.StatusUnprocessableEntity, a.Status, a.Text())
+		problems[language] = a.Problem(t)
+	}
+	zh, en := problems["zh-CN,zh;q=0.9"], problems["en"]
+	require.NotEqual(t, en.Detail, zh.Detail)
+	require.Equal(t, en.Detail, problems["fr"].Detail)
+	require.Equal(t, en.Detail, problems[""].Detail)
+	for _, p := range problems {
+		require.Equal(t, "invalid", p.Code)
+		require.Len(t, p.Errors, 1)
+		require.Equal(t, en.Errors[0].Code, p.Errors[0].Code)
+		require.Contains(t, p.Errors[0].Field, "triggers[0].expr")
+		require.Equal(t, "25", p.Errors[0].Token)
+		require.NotEmpty(t, p.Errors[0].Message.ZH)
+		require.NotEqual(t, p.Errors[0].Message.EN, p.Errors[0].Message.ZH)
+	}
+}
+
+// An edit says which version it read; one that read an old one changes nothing.
+func TestAStaleVersionIsAConflict(t *testing.T) {
+	t.Parallel()
+	s := axtest.Start(t)
+	w := newWorld(t, s)
+	id := w.newJob()
+	v := w.ns.JobView(id).Version
+	edit := func(version int64, description string) axtest.Answer {
+		return s.Admin(t).Do(t, http.MethodPut, w.ns.Path("/jobs/"+id), map[string]any{"name": "edited", "app": "app", "handler": "work", "description": description, "version": version})
+	}
+	require.Equal(t, http.StatusOK, edit(v, "first").Status)
+	a := edit(v, "second")
+	require.Equal(t, http.StatusConflict, a.Status)
+	require.Equal(t, "stale_version", a.Problem(t).Code)
+	require.Equal(t, "first", w.ns.JobView(id).Description)
+	for _, ask := range []struct{ method, path string }{{http.MethodPost, "/disable"}, {http.MethodPost, "/enable"}} {
+		a := s.Admin(t).Do(t, ask.method, w.ns.Path("/jobs/"+id+ask.path), map[string]any{"version": v})
+		require.Equal(t, http.StatusConflict, a.Status, ask.path)
+	}
+	a = s.Admin(t).Do(t, http.MethodDelete, w.ns.Path(fmt.Sprintf("/jobs/%s?version=%d", id, v)), nil)
+	require.Equal(t, http.StatusConflict, a.Status)
+	a = s.Admin(t).Do(t, http.MethodDelete, w.ns.Path(fmt.Sprintf("/jobs/%s?version=%d", id, v+1)), nil)
+	require.Equal(t, http.StatusNoContent, a.Status, a.Text())
+}
+
+// C389: what somebody wrote comes back as text, whatever it looks like.
+func TestMarkupIsText(t *testing.T) {
+	t.Parallel()
+	const markup = `<script>alert("1")</script><img src=x onerror=alert(1)>`
+	s := axtest.Start(t)
+	w := newWorld(t, s)
+	id := w.ns.Job(axtest.Def{"name": markup, "description": markup, "params": markup})
+	for _, path := range []string{"/jobs/" + id, "/jobs", "/jobs?q=%3Cscript%3E"} {
+		a := s.Admin(t).Do(t, http.MethodGet, w.ns.Path(path), nil)
+		require.Equal(t, http.StatusOK, a.Status)
+		require.Equal(t, "application/json", a.Header.Get("Content-Type"), path)
+		require.Equal(t, "nosniff", a.Header.Get("X-Content-Type-Options"), path)
+		require.Contains(t, a.Text(), "alert", path)
+	}
+	v := w.ns.JobView(id)
+	require.Equal(t, markup, v.Name)
+	require.Equal(t, markup, v.Description)
+	require.Equal(t, markup, v.Params)
+	found := false
+	for _, e := range s.Audit(t, "namespace="+w.ns.Name+"&action=job.create") {
+		found = found || e.Object.Name == markup
+	}
+	require.True(t, found, "the trail has it unchanged")
+	// A refusal quotes it as data too.
+	a := s.Admin(t).Do(t, http.MethodPost, w.ns.Path("/apps"), map[string]any{"name": markup})
+	require.Equal(t, http.StatusUnprocessableEntity, a.Status)
+	require.Equal(t, markup[:20], a.Problem(t).Errors[0].Token[:20])
+}
+
+// C394: no answer gives a key away.
+func TestKeysAreShownOnce(t *testing.T) {
+	t.Parallel()
+	s := axtest.Start(t)
+	w := newWorld(t, s)
+	app := w.ns.App("secretive")
+	require.True(t, strings.HasPrefix(app.Key, "axk_"))
+	for name, op := range operations() {
+		if method, _, _ := strings.Cut(name, " "); method == http.MethodGet {
+			require.NotContains(t, s.Admin(t).Do(t, method, op.path(w), nil).Text(), app.Key[4:], name)
+		}
+	}
+	for _, e := range s.Audit(t, "") {
+		require.NotContains(t, string(e.After)+string(e.Before), app.Key[4:])
+		require.NotContains(t, string(e.After)+string(e.Before), axtest.Password)
+	}
+	require.NotContains(t, s.Log(), app.Key[4:])
+	require.NotContains(t, s.Log(), axtest.Password)
+}
