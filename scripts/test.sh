@@ -25,7 +25,8 @@ finish() {
 }
 trap finish EXIT
 # A signal ends the step that runs, too: waiting for it would take minutes.
-trap 'trap - INT TERM; kill 0; exit 130' INT TERM
+running=
+trap '[ -z "$running" ] || kill -- "-$running"; exit 130' INT TERM
 
 # step NAME COMMAND… runs a command, shows its output as it comes, and says every half minute
 # that it still runs.
@@ -38,8 +39,13 @@ step() {
   echo "=== $name"
   ( while sleep 30 >/dev/null 2>&1; do echo "    … $name runs for $((SECONDS - start)) s"; done ) &
   local beat=$!
-  "$@" 2>&1 | tee "$log"
-  code=${PIPESTATUS[0]}
+  set -m # the step gets a process group of its own
+  { "$@" 2>&1 | tee "$log"; } </dev/null &
+  running=$!
+  set +m
+  wait "$running"
+  code=$?
+  running=
   kill "$beat" 2>/dev/null
   wait "$beat" 2>/dev/null
   names+=("$name")
