@@ -14,6 +14,8 @@ export GOFLAGS ?= -trimpath
 # Tools are pinned in tools/go.mod and built into ./bin, where they stay until it changes.
 BIN     := $(CURDIR)/bin
 LINT    := $(BIN)/golangci-lint
+# Findings are cached with the paths of the checkout that they were found in.
+export GOLANGCI_LINT_CACHE ?= $(BIN)/.lint-cache
 FUMPT   := $(BIN)/gofumpt
 MODULES := . sdk/go examples/order-service
 
