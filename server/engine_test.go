@@ -54,6 +54,8 @@ func TestEngine(t *testing.T) {
 		{"C339 a hundred registrations of one address are one executor", registrations},
 		{"C299 hand runs leave the grid alone", gridStays},
 		{"F17 answers that come late or twice start nothing twice", lateAndTwice},
+		{"C291 a run that was accepted and died is tried on another executor", diesAfterAccept},
+		{"C293 a silent executor that answers keeps its run", silentKeepsItsRun},
 		{"C284 an executor without room is passed over", fullPassedOver},
 		{"C398 text keeps its characters on the whole way", textSurvives},
 	}
@@ -259,7 +261,7 @@ func strategies(t *testing.T, ns *axtest.Namespace) {
 func refusedGoesElsewhere(t *testing.T, ns *axtest.Namespace) {
 	app := ns.App("app")
 	list := []*axtest.Executor{app.Worker(axtest.Succeed), app.Worker(axtest.Succeed)}
-	for i, s := range []string{"first", "consistentHash"} {
+	for _, s := range []string{"first", "consistentHash"} {
 		job := ns.Job(axtest.Def{"name": s, "routing": strategy(s), "retry": retries(1)})
 		b := ns.Ended(ns.Trigger(job))
 		chosen, other := list[0], list[1]
@@ -281,7 +283,6 @@ func refusedGoesElsewhere(t *testing.T, ns *axtest.Namespace) {
 			}
 			return online == 2
 		})
-		require.NotEmpty(t, axtest.Ledger(list...), i)
 	}
 	// A run that fails is tried on the other one.
 	list[0].Is(axtest.Fine)
@@ -886,6 +887,46 @@ func lateAndTwice(t *testing.T, ns *axtest.Namespace) {
 	require.Equal(t, "SUCCEEDED", ns.Ended(id).State)
 	require.Len(t, x.Starts(), 4)
 	axtest.NothingTwice(t, x)
+}
+
+func diesAfterAccept(t *testing.T, ns *axtest.Namespace) {
+	app := ns.App("app")
+	list := []*axtest.Executor{app.Worker(axtest.Succeed), app.Worker(axtest.Succeed)}
+	list[0].Is(axtest.DiesAfterAccept)
+	b := ns.Ended(ns.Trigger(ns.Job(axtest.Def{"routing": strategy("first"), "retry": retries(0)})))
+	require.Equal(t, "SUCCEEDED", b.State, b.Code())
+	require.Len(t, b.Executions, 2)
+	require.Equal(t, "LOST", b.Executions[0].State)
+	require.Equal(t, list[0].Address, b.Executions[0].Address())
+	require.Equal(t, list[1].Address, b.Executions[1].Address())
+	require.Len(t, list[0].Deliveries(), 1)
+	require.Len(t, axtest.Ledger(list...), 1)
+}
+
+func silentKeepsItsRun(t *testing.T, ns *axtest.Namespace) {
+	app := ns.App("app")
+	hold := make(chan struct{})
+	work := func(context.Context, axtest.Run) axtest.Result {
+		<-hold
+		return axtest.Result{}
+	}
+	x := app.Worker(work)
+	id := ns.Trigger(ns.Job(axtest.Def{"retry": retries(0)}))
+	ns.Reaches(id, "RUNNING")
+	x.Silence(true)
+	axtest.WaitFor(t, "its silence is noticed", func() bool { return ns.Executors()[0].State == "SUSPECT" })
+	y := app.Worker(work)
+	axtest.Stays(t, 5*time.Second, "its run is left alone while it answers", func() bool {
+		b := ns.Batch(id)
+		return !b.Final() && len(b.Executions) == 1
+	})
+	x.Silence(false)
+	axtest.WaitFor(t, "it is back at its first heartbeat", func() bool { return ns.Executors()[0].State == "ONLINE" })
+	close(hold)
+	b := ns.Ended(id)
+	require.Equal(t, "SUCCEEDED", b.State)
+	require.Len(t, b.Executions, 1)
+	require.Empty(t, y.Starts())
 }
 
 func fullPassedOver(t *testing.T, ns *axtest.Namespace) {

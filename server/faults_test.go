@@ -255,7 +255,8 @@ func TestABrokenTriggerStopsNobody(t *testing.T) {
 			ids = append(ids, ns.Job(axtest.Def{"name": fmt.Sprint("job ", i), "misfire": map[string]any{"policy": "once"}, "triggers": every("30s")}))
 		}
 		s.Stop()
-		past := time.Now().Add(-time.Minute).UnixMilli()
+		stopped := time.Now()
+		past := stopped.Add(-time.Minute).UnixMilli()
 		c := s.Config()
 		db := storetest.SQL(t, c.Database, c.Data)
 		_, err := db.ExecContext(context.Background(), "UPDATE job_trigger SET next_due_hint = ?", past)
@@ -267,7 +268,9 @@ func TestABrokenTriggerStopsNobody(t *testing.T) {
 		axtest.WaitFor(t, "all the others have caught up", func() bool {
 			done := map[string]bool{}
 			for _, st := range x.Starts() {
-				done[st.Run.Job.ID] = true
+				if st.At.After(stopped) {
+					done[st.Run.Job.ID] = true
+				}
 			}
 			return len(done) == jobs-1 && !done[ids[3]]
 		})
@@ -291,7 +294,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 	work := axtest.For(200 * time.Millisecond)
 	list := []*axtest.Executor{app.Worker(work), app.Worker(work)}
 	busy := ns.Job(axtest.Def{"triggers": every("1s"), "concurrency": policy("allow", 0), "misfire": map[string]any{"policy": "all"}})
-	lonely := ns.App("lonely")
+	ns.App("lonely")
 	alone := ns.Job(axtest.Def{"name": "nobody", "app": "lonely", "retry": retries(2), "concurrency": policy("allow", 0)})
 	axtest.WaitFor(t, "it is busy", func() bool { return len(axtest.Ledger(list...)) >= 2 })
 	for _, away := range []time.Duration{700 * time.Millisecond, 3 * time.Second, 8 * time.Second} {
@@ -316,7 +319,6 @@ func TestTheDatabaseIsAway(t *testing.T) {
 	disable(t, ns, busy)
 	fates(t, ns, busy, time.Second, list...)
 	axtest.NothingTwice(t, list...)
-	require.Equal(t, "lonely", lonely.Name)
 }
 
 // proxy stands before a database and can cut every connection.

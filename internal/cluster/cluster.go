@@ -145,7 +145,8 @@ func (c *Cluster) RunOnce(ctx context.Context, renew bool) (int, error) {
 			return len(c.Owned()), err
 		}
 	}
-	return len(c.Owned()), c.takeUp(ctx)
+	err := c.takeUp(ctx)
+	return len(c.Owned()), err
 }
 
 // takeUp loads what is open in each bucket that was taken. A bucket that can not be

@@ -120,7 +120,8 @@ func New(s *store.Store, c clock.Clock, log *slog.Logger, settings Settings, pro
 // Settings returns the settings.
 func (r *Registry) Settings() Settings { return r.settings }
 
-// Load takes up the persisted membership, each with a full grace from now.
+// Load takes up the persisted membership when this server becomes responsible: executors
+// that it has not heard of lately get a full grace from now, since they reported to another server.
 func (r *Registry) Load(ctx context.Context) error {
 	list, err := r.store.Executors(ctx, 0)
 	if err != nil {
@@ -129,7 +130,10 @@ func (r *Registry) Load(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range list {
-		if _, ok := r.byID[e.ID]; ok {
+		if x, ok := r.byID[e.ID]; ok {
+			if time.Since(x.BeatAt) > missedBeats*r.settings.Heartbeat {
+				x.Executor, x.BeatAt, x.Beats = e, time.Now(), 0
+			}
 			continue
 		}
 		x := &Executor{Executor: e, BeatAt: time.Now(), running: map[int64]runInfo{}, holds: map[int64]struct{}{}}
@@ -494,8 +498,9 @@ func (r *Registry) Suspect(ctx context.Context, id int64) {
 	}
 }
 
-// Run looks after silent executors until ctx ends.
-func (r *Registry) Run(ctx context.Context) error {
+// Run looks after silent executors until ctx ends, while responsible says so: a server that
+// owns nothing hears nothing and must not judge.
+func (r *Registry) Run(ctx context.Context, responsible func() bool) error {
 	tick := time.NewTicker(min(time.Second, r.settings.Heartbeat/2))
 	defer tick.Stop()
 	for {
@@ -503,7 +508,9 @@ func (r *Registry) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			r.RunOnce(ctx, time.Now())
+			if responsible() {
+				r.RunOnce(ctx, time.Now())
+			}
 		}
 	}
 }

@@ -146,6 +146,9 @@ func (a *App) build() error {
 	replica := store.Replica{ID: hex.EncodeToString(id[:]), AdvertiseAddr: advertise, Build: Version}
 	a.cluster = cluster.New(a.store, replica, a.log,
 		func(ctx context.Context, f store.Fence) error {
+			if err := a.registry.Load(ctx); err != nil {
+				return err
+			}
 			if err := a.outcome.TakeUp(ctx, f); err != nil {
 				return err
 			}
@@ -288,7 +291,9 @@ func (a *App) work(ctx context.Context, server *http.Server) error {
 	loop(&keepers, last, "cluster", a.cluster.Run)
 	loop(&keepers, last, "outcome", a.outcome.Run)
 	loop(&keepers, last, "health", a.watchDatabase)
-	loop(&movers, first, "registry", a.registry.Run)
+	loop(&movers, first, "registry", func(ctx context.Context) error {
+		return a.registry.Run(ctx, func() bool { return len(a.cluster.Owned()) > 0 })
+	})
 	loop(&movers, first, "trigger", a.trigger.Run)
 	loop(&movers, first, "dispatch", a.dispatch.Run)
 	loop(&movers, first, "sweep", a.sweep.Run)
@@ -325,7 +330,7 @@ func (a *App) bringUp(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if !errors.Is(err, store.ErrUnavailable) {
+		if !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, auth.ErrBusy) {
 			return err
 		}
 		a.trouble.Store(err.Error())
@@ -375,9 +380,6 @@ func (a *App) tryUp(ctx context.Context) error {
 		return err
 	}
 	if err := a.administrator(ctx); err != nil {
-		return err
-	}
-	if err := a.registry.Load(ctx); err != nil {
 		return err
 	}
 	a.reached.Store(time.Now().UnixMilli())

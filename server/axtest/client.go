@@ -74,7 +74,12 @@ func (s *Server) As(token string) *Client { return &Client{s: s, Token: token} }
 func (s *Server) Login(t testing.TB, name, password string) *Client {
 	t.Helper()
 	c := s.Anonymous()
-	a := c.Do(t, http.MethodPost, "/api/v1/auth/login", map[string]any{"username": name, "password": password})
+	var a Answer
+	WaitFor(t, "the login is taken", func() bool {
+		// Passwords are checked a few at a time in a process, and many servers are in this one.
+		a = c.Do(t, http.MethodPost, "/api/v1/auth/login", map[string]any{"username": name, "password": password})
+		return a.Status != http.StatusServiceUnavailable
+	})
 	require.Equal(t, http.StatusOK, a.Status, a.Text())
 	var out struct {
 		AccessToken string `json:"accessToken"`

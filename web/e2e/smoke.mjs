@@ -191,8 +191,8 @@ async function call(method, path, body) {
     method,
     headers: { ...(token && { Authorization: `Bearer ${token}` }), 'Content-Type': 'application/json' },
     body: body && JSON.stringify(body),
-  })
-  return response.ok ? response.json().catch(() => null) : null
+  }).catch(() => null)
+  return response?.ok ? response.json().catch(() => null) : null
 }
 
 const jobName = `smoke-${Date.now().toString(36)}`

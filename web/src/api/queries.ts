@@ -1,8 +1,15 @@
 import { queryOptions } from '@tanstack/react-query'
 import { type BatchSearch, bounds, type JobSearch, type Window } from '../lib/search'
-import { api, must } from './client'
+import { api, must, refusedOf } from './client'
 
 // The keys start with the namespace, so that leaving one forgets nothing of another.
+
+// unlessGone is an interval to ask again in that ends once the server has said that
+// there is no such thing.
+export function unlessGone<T>(every: number | false) {
+  return ({ state }: { state: { data: T | undefined; error: Error | null } }) =>
+    state.error && refusedOf(state.error).status === 404 ? false : every
+}
 
 export const meQuery = queryOptions({
   queryKey: ['me'],

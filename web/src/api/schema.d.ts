@@ -712,8 +712,8 @@ export interface components {
             handler: string;
             misfire?: components["schemas"]["MisfireBody"];
             name: string;
-            /** @description text, JSON by convention; at most 64 KiB */
-            params?: string;
+            /** @description text, JSON by convention, at most 64 KiB; a JSON value that is not a string is kept as its text */
+            params?: unknown;
             /**
              * Format: int64
              * @description 0 (default) to 5
@@ -1016,8 +1016,8 @@ export interface components {
         TriggerJobInputBody: {
             /** @description the same key within 24 h answers the same batch */
             idempotencyKey?: string;
-            /** @description instead of the job's own */
-            params?: string;
+            /** @description text, JSON by convention, at most 64 KiB; a JSON value that is not a string is kept as its text */
+            params?: unknown;
         };
         UpdateJobInputBody: {
             app: string;
@@ -1028,8 +1028,8 @@ export interface components {
             handler: string;
             misfire?: components["schemas"]["MisfireBody"];
             name: string;
-            /** @description text, JSON by convention; at most 64 KiB */
-            params?: string;
+            /** @description text, JSON by convention, at most 64 KiB; a JSON value that is not a string is kept as its text */
+            params?: unknown;
             /**
              * Format: int64
              * @description 0 (default) to 5
@@ -2955,7 +2955,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["SwitchJobInputBody"];
             };
@@ -3036,7 +3036,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["SwitchJobInputBody"];
             };
@@ -3117,7 +3117,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody: {
+        requestBody?: {
             content: {
                 "application/json": components["schemas"]["TriggerJobInputBody"];
             };

@@ -23,7 +23,7 @@ const en = {
     themeLight: 'Light',
     themeDark: 'Dark',
     themeSystem: 'As the system',
-    zone: 'Time zone',
+    zone: 'Times shown in',
     zoneLocal: 'Local',
     zoneUtc: 'UTC',
     zoneJob: "Job's zone",
@@ -198,6 +198,7 @@ const en = {
   job: {
     overview: 'Overview',
     executions: 'Executions',
+    noTimeout: 'None',
     retryNone: 'None',
     retryFixed: 'Up to {{count}}, {{initial}} apart',
     retryExponential: 'Up to {{count}}, first after {{initial}}, then doubling',
@@ -230,7 +231,7 @@ const en = {
     handler: 'Handler',
     handlerHelp: 'The name under which the executor registered it.',
     handlerUnknown:
-      'No online executor of {{app}} offers the handler {{handler}}. The job can be saved; its runs wait until one does.',
+      'No online executor of {{app}} offers the handler {{handler}}. The job can be saved; its runs fail as long as none does.',
     appNone: 'There is no app yet. Create one first.',
     description: 'Description',
     enabled: 'Enabled after saving',

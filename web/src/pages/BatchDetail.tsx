@@ -3,7 +3,7 @@ import { useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { App, Button } from 'antd'
 import { useEffect, useState } from 'react'
 import { api, must, refusedOf } from '../api/client'
-import { batchQuery, jobQuery } from '../api/queries'
+import { batchQuery, jobQuery, unlessGone } from '../api/queries'
 import { type Batch, type Execution, isFinal, type Job } from '../api/types'
 import { CopyButton, ErrorBox, Facts, Guarded, PageHead, Skeleton, Tabs } from '../components/basics'
 import { type Column, DataTable } from '../components/DataTable'
@@ -28,7 +28,8 @@ export function BatchPage() {
   const every = useEvery(1_500)
   const query = useQuery({
     ...batchQuery(ns, batchId),
-    refetchInterval: ({ state }) => (state.data && isFinal(state.data.state) ? false : every),
+    refetchInterval: (asked) =>
+      asked.state.data && isFinal(asked.state.data.state) ? false : unlessGone<Batch>(every)(asked),
   })
   const job = useQuery({ ...jobQuery(ns, query.data?.jobId ?? ''), enabled: Boolean(query.data), retry: false })
   if (query.isPending) return <Skeleton />

@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
 import { refusedOf } from '../api/client'
-import { jobQuery, latestBatches } from '../api/queries'
+import { jobQuery, latestBatches, unlessGone } from '../api/queries'
 import type { Job } from '../api/types'
 import { CopyButton, ErrorBox, Facts, Guarded, PageHead, Skeleton, Tabs } from '../components/basics'
 import { DataPage } from '../components/DataTable'
@@ -26,7 +26,7 @@ import { BatchTable } from './BatchTable'
 export function JobDetail() {
   const ns = useNamespace()
   const { id } = useParams({ from: '/ns/$ns/jobs/$id' })
-  const query = useQuery({ ...jobQuery(ns, id), refetchInterval: useEvery(4_000) })
+  const query = useQuery({ ...jobQuery(ns, id), refetchInterval: unlessGone(useEvery(4_000)) })
   if (query.isPending) return <Skeleton />
   if (!query.data) {
     if (refusedOf(query.error).status === 404) return <NotFound />
@@ -139,7 +139,7 @@ function OverviewTab({ job }: { job: Job }) {
                 }`,
               ],
               [t('form.retry'), retry],
-              [t('form.timeout'), job.timeout],
+              [t('form.timeout'), /^0s?$/.test(job.timeout) ? t('job.noTimeout') : job.timeout],
               [
                 t('form.concurrency'),
                 wordOf(concurrencyPolicies, job.concurrency.policy, (key) => t(`concurrency.${key}`)),

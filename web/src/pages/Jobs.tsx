@@ -49,6 +49,7 @@ export function Jobs() {
   const columns: Column<Job>[] = [
     {
       key: 'name',
+      roomy: true,
       title: t('common.name'),
       cell: (job) => (
         <Link to="/ns/$ns/jobs/$id" params={{ ns, id: job.id }}>
