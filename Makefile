@@ -154,7 +154,7 @@ lint: lint-go web-deps ## golangci-lint and the console's linter
 .PHONY: lint-go
 lint-go: $(LINT)
 	@for module in $(MODULES); do echo "golangci-lint in $$module"; \
-	(cd $$module && $(LINT) run --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; [ -z "$$failed" ]
+	(cd $$module && $(LINT) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; [ -z "$$failed" ]
 
 .PHONY: vet
 vet:
