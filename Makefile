@@ -14,6 +14,8 @@ export GOFLAGS ?= -trimpath
 # Tools are pinned in tools/go.mod and built into ./bin, where they stay until it changes.
 BIN     := $(CURDIR)/bin
 LINT    := $(BIN)/golangci-lint
+# Findings are cached with the paths of the checkout that they were found in.
+export GOLANGCI_LINT_CACHE ?= $(BIN)/.lint-cache
 FUMPT   := $(BIN)/gofumpt
 MODULES := . sdk/go examples/order-service
 
@@ -152,7 +154,7 @@ lint: lint-go web-deps ## golangci-lint and the console's linter
 .PHONY: lint-go
 lint-go: $(LINT)
 	@for module in $(MODULES); do echo "golangci-lint in $$module"; \
-	(cd $$module && $(LINT) run --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; [ -z "$$failed" ]
+	(cd $$module && $(LINT) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; [ -z "$$failed" ]
 
 .PHONY: vet
 vet:

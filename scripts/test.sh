@@ -15,9 +15,10 @@ export CGO_ENABLED=${CGO_ENABLED:-0} GOFLAGS=${GOFLAGS:--trimpath}
 
 names=() verdicts=() times=()
 passed=0 failed=0 began=$SECONDS
-database=
+database= beat=
 
 finish() {
+  [ -z "$beat" ] || kill "$beat" 2>/dev/null
   if [ -n "$database" ]; then
     scripts/mariadb.sh stop "$database"
     rm -rf "$database"
@@ -38,7 +39,7 @@ step() {
   echo
   echo "=== $name"
   ( while sleep 30 >/dev/null 2>&1; do echo "    … $name runs for $((SECONDS - start)) s"; done ) &
-  local beat=$!
+  beat=$!
   set -m # the step gets a process group of its own
   { "$@" 2>&1 | tee "$log"; } </dev/null &
   running=$!
@@ -48,6 +49,7 @@ step() {
   running=
   kill "$beat" 2>/dev/null
   wait "$beat" 2>/dev/null
+  beat=
   names+=("$name")
   times+=($((SECONDS - start)))
   if [ "$code" = 0 ]; then
