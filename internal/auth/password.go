@@ -28,7 +28,7 @@ const (
 )
 
 // params of new hashes: 19 MiB and two passes are about 30 ms of one core.
-var params = &argon2id.Params{Memory: 19456, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
+var params = &argon2id.Params{Memory: 19456, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32} //nolint:gochecknoglobals // constant
 
 // dummyHash is of a password that nobody knows. Checking against it costs what checking a
 // known user's costs, so that the time does not tell who exists.
@@ -51,7 +51,7 @@ func newGate(slots int, wait time.Duration) *gate {
 }
 
 // hashing is the process's: the memory is.
-var hashing = newGate(max(2, runtime.NumCPU()), 2*time.Second)
+var hashing = newGate(max(2, runtime.NumCPU()), 2*time.Second) //nolint:gochecknoglobals // the hashes of one process share its memory
 
 // do runs f when it is its turn. ErrBusy: that took longer than the gate's wait.
 func (g *gate) do(ctx context.Context, f func() error) error {
@@ -113,12 +113,12 @@ var commonText string
 
 // common are the words that people make passwords of and lists begin with, longest first as
 // the file has them.
-var common = strings.Fields(commonText)
+var common = strings.Fields(commonText) //nolint:gochecknoglobals // constant
 
 // rows are what fingers run along.
-var rows = []string{"abcdefghijklmnopqrstuvwxyz", "01234567890", "qwertyuiop", "asdfghjkl", "zxcvbnm", "1qaz2wsx3edc4rfv5tgb6yhn7ujm"}
+var rows = []string{"abcdefghijklmnopqrstuvwxyz", "01234567890", "qwertyuiop", "asdfghjkl", "zxcvbnm", "1qaz2wsx3edc4rfv5tgb6yhn7ujm"} //nolint:gochecknoglobals // constant
 
-var unleet = strings.NewReplacer("0", "o", "1", "l", "3", "e", "4", "a", "5", "s", "7", "t", "@", "a", "$", "s", "!", "i")
+var unleet = strings.NewReplacer("0", "o", "1", "l", "3", "e", "4", "a", "5", "s", "7", "t", "@", "a", "$", "s", "!", "i") //nolint:gochecknoglobals // constant
 
 // CheckPassword tells why password can not be the password of the user name; nil when it can.
 // There is no rule about kinds of characters: a password must be long and not be one that

@@ -58,7 +58,7 @@ const (
 )
 
 // all lists every permission, by object. Its order is that of the bits of a snapshot.
-var all = []Permission{
+var all = []Permission{ //nolint:gochecknoglobals // constant
 	NamespaceRead, NamespaceCreate, NamespaceUpdate,
 	MemberRead, MemberCreate, MemberUpdate, MemberDelete,
 	AppRead, AppCreate, AppDelete,
@@ -117,7 +117,7 @@ func NamespaceRole(role string) bool { return slices.Contains(namespaceRoles, ro
 // PlatformRole tells whether role can be given for the platform. No role is "".
 func PlatformRole(role string) bool { return role == PlatformAdmin || role == PlatformAuditor }
 
-var namespaceRoles = []string{RoleAdmin, RoleDeveloper, RoleOperator, RoleReadOnly, RoleAuditor}
+var namespaceRoles = []string{RoleAdmin, RoleDeveloper, RoleOperator, RoleReadOnly, RoleAuditor} //nolint:gochecknoglobals // constant
 
 // A role is one closed role as the policy knows it. The platform's roles have names of their
 // own there, so that an administrator of a namespace is not one of the platform.
@@ -158,9 +158,9 @@ func distinct(list []Permission) []Permission {
 }
 
 // closed are the roles; the place of one is its bit in a snapshot.
-var closed = roles()
+var closed = roles() //nolint:gochecknoglobals // constant
 
-var permissionBit = func() map[Permission]int {
+var permissionBit = func() map[Permission]int { //nolint:gochecknoglobals // constant
 	m := make(map[Permission]int, len(all))
 	for i, p := range all {
 		m[p] = i
@@ -169,7 +169,7 @@ var permissionBit = func() map[Permission]int {
 }()
 
 // platformOnly says it for each permission in the order of all.
-var platformOnly = func() []bool {
+var platformOnly = func() []bool { //nolint:gochecknoglobals // constant
 	out := make([]bool, len(all))
 	for i, p := range all {
 		out[i] = p == NamespaceCreate || strings.HasPrefix(string(p), "user.") || strings.HasPrefix(string(p), "system.")

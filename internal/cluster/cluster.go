@@ -41,6 +41,14 @@ type Cluster struct {
 	pending  map[int]store.Fence // taken in the database, not yet taken up
 	renewed  time.Time           // monotonic reading before the last good renewal was sent
 	draining bool
+	settled  bool // everything that was free has been taken up once
+}
+
+// Settled tells whether this replica has taken up, since it started, whatever was free.
+func (c *Cluster) Settled() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.settled
 }
 
 // New makes a cluster view. taken takes up a bucket (loads what is open in it) and gone
@@ -211,6 +219,9 @@ func (c *Cluster) takeUp(ctx context.Context) error {
 	if len(list) > 0 {
 		c.log.InfoContext(ctx, "buckets taken", slog.Int("count", len(list)))
 	}
+	c.mu.Lock()
+	c.settled = true
+	c.mu.Unlock()
 	return nil
 }
 

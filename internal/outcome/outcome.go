@@ -367,13 +367,13 @@ func (p *pass) take(r *Report) error {
 		p.event(row, "refused_transition", fmt.Sprintf("%s in %s", event, row.Status))
 		return nil
 	}
-	switch event {
-	case batch.RunAccept, batch.RunSee:
+	if event == batch.RunAccept || event == batch.RunSee {
 		p.accepted = append(p.accepted, store.Accepted{ID: row.ID, BatchID: row.BatchID, SentAt: r.SentAt})
 		row.Status = to
 		p.rows[row.ID] = row
 		return nil
-	case batch.RunUnassign:
+	}
+	if event == batch.RunUnassign {
 		p.unassign = append(p.unassign, row.ID)
 		p.requeue = append(p.requeue, requeued{row, r.Avoid})
 		p.gave = append(p.gave, [2]int64{row.WorkerID, row.ID})
@@ -381,7 +381,6 @@ func (p *pass) take(r *Report) error {
 		p.rows[row.ID] = row
 		p.event(row, "not_delivered", r.Reason)
 		return nil
-	default:
 	}
 	return p.end(r, row, to)
 }
@@ -471,7 +470,7 @@ func (p *pass) next(r *Report, row store.Execution, head store.BatchHead, to bat
 	if row.StopReason == ReasonCancelled || row.StopReason == ReasonCovered {
 		return nil, row.StopReason, nil // somebody wanted it to end; however it ended, it stays ended
 	}
-	switch to {
+	switch to { //nolint:exhaustive // a run that failed or timed out goes on to the retry policy below; the others do not get here
 	case batch.RunCancelled:
 		if r.Reason != "" {
 			return nil, r.Reason, nil
@@ -500,7 +499,6 @@ func (p *pass) next(r *Report, row store.Execution, head store.BatchHead, to bat
 		}
 		n.Moves++
 		return &retry{n, []int64{row.WorkerID}}, r.Reason, nil
-	default:
 	}
 	reason := r.Reason
 	switch {

@@ -28,8 +28,6 @@ func golden(t *testing.T, name string) []byte {
 }
 
 //go:fix inline
-func ptr[T any](v T) *T { return new(v) }
-
 func head(kind string) protocol.Head {
 	return protocol.Head{Type: kind, Namespace: "default", App: "order-service", Instance: "17"}
 }

@@ -454,7 +454,7 @@ func (b *Bucket) End(list []Ending, now int64) error {
 	}
 	for key, ids := range plain {
 		err := eachDay(ids, func(day int, part []int64) error {
-			args := append([]any{string(batch.RunSucceeded), now, key >> 32, key & 0xffffffff, now, day}, anys(part)...)
+			args := append([]any{string(batch.RunSucceeded), now, key >> 32, key & 0xffffffff, now - key>>32, day}, anys(part)...)
 			_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, finished_at = ?, duration = ?, waited = ?, actual_time = COALESCE(actual_time, ?), dispatched_at = COALESCE(dispatched_at, not_before) WHERE day = ? AND id IN ("+marks(len(part))+")", args...)
 			return err
 		})
@@ -463,16 +463,17 @@ func (b *Bucket) End(list []Ending, now int64) error {
 		}
 	}
 	for _, e := range odd {
-		var duration, waited, peak any
+		var duration, waited, peak, started any
 		if e.Duration >= 0 {
-			duration, waited, peak = e.Duration, e.Waited, e.PeakMemoryMB
+			// It ran: where its result was faster than the answer to its request, that is the start.
+			duration, waited, peak, started = e.Duration, e.Waited, e.PeakMemoryMB, now-e.Duration
 		}
 		confirmed := 0
 		if e.StopConfirmed {
 			confirmed = 1
 		}
-		if _, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, finished_at = ?, duration = ?, waited = ?, peak_memory_mb = ?, error = ?, result = ?, stop_confirmed = ? WHERE day = ? AND id = ?",
-			string(e.Status), now, duration, waited, peak, e.Error, e.Result, confirmed, batch.ExecutionDay(e.ID), e.ID); err != nil {
+		if _, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, finished_at = ?, duration = ?, waited = ?, peak_memory_mb = ?, error = ?, result = ?, stop_confirmed = ?, actual_time = COALESCE(actual_time, ?) WHERE day = ? AND id = ?",
+			string(e.Status), now, duration, waited, peak, e.Error, e.Result, confirmed, started, batch.ExecutionDay(e.ID), e.ID); err != nil {
 			return fmt.Errorf("end execution %d: %w", e.ID, err)
 		}
 	}
@@ -546,9 +547,12 @@ func (b *Bucket) Heads(ids map[string]int) (map[string]BatchHead, error) {
 // done and failed count the shards that ended with it.
 func (b *Bucket) EndBatches(batches map[string]int, e batch.Event, reason, detail string, done, failed int, now int64) error {
 	set, args := "shards_done = shards_done + ?, shards_failed = shards_failed + ?, finished_at = ?", []any{done, failed, now}
-	if e == batch.EventSucceed {
-		// A result can be here before the answer to the request that started it.
+	// A result can be here before the answer to the request that started it.
+	switch e { //nolint:exhaustive // the other events end what did not run
+	case batch.EventSucceed:
 		set, args = set+", started_at = COALESCE(started_at, ?)", append(args, now)
+	case batch.EventFail, batch.EventTimeOut:
+		set += ", started_at = COALESCE(started_at, (SELECT MIN(l.actual_time) FROM execution_log l WHERE l.batch_id = execution_batch.batch_id AND l.day = execution_batch.day))"
 	}
 	if reason != "" {
 		set, args = set+", reason = ?, reason_detail = ?", append(args, reason, detail)

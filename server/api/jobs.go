@@ -468,7 +468,7 @@ func (a *API) createJob(ctx context.Context, in *createJobInput) (*body[jobView]
 	}
 	now := clock.Millis(a.Clock)
 	j := store.Job{NS: ns.ID, Bucket: ns.Bucket, AppID: app.ID, Definition: d, Enabled: in.Body.Enabled == nil || *in.Body.Enabled, LastTriggerNo: last, CreatedAt: now, UpdatedAt: now, UpdatedBy: httpx.CallerOf(ctx).Principal.Name}
-	entry, err := a.entry(ctx, auth.JobCreate, "job", 0, d.Name, nil, a.view(j, nil))
+	entry, err := a.entry(ctx, auth.JobCreate, "job", 0, d.Name, nil, a.told(j))
 	if err != nil {
 		return nil, err
 	}
@@ -545,11 +545,13 @@ func batchesOf(list []*ready.Execution) map[string]int {
 	return out
 }
 
-// told is what the audit keeps of a job: what somebody wrote, not what runs by.
-func (a *API) told(j store.Job) jobView {
+// told is what the audit keeps of a job: what somebody wrote, not what comes by itself.
+func (a *API) told(j store.Job) map[string]any {
 	v := a.view(j, nil)
-	v.NextTriggerAt, v.LastTriggerAt, v.UpdatedAt, v.UpdatedBy = nil, nil, "", ""
-	return v
+	return map[string]any{
+		"name": v.Name, "app": v.App, "handler": v.Handler, "description": v.Description, "triggers": v.Triggers, "params": v.Params, "routing": v.Routing, "retry": v.Retry,
+		"timeout": v.Timeout, "concurrency": v.Concurrency, "misfire": v.Misfire, "priority": v.Priority, "enabled": v.Enabled,
+	}
 }
 
 func (a *API) updateJob(ctx context.Context, in *updateJobInput) (*body[jobView], error) {

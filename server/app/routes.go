@@ -113,6 +113,8 @@ func (a *App) health(r *gin.Engine) {
 			return false, trouble
 		case time.Since(time.UnixMilli(a.reached.Load())) > readyFor:
 			return false, trouble
+		case !a.cluster.Settled():
+			return false, "buckets are being taken"
 		case !a.auth.Fresh():
 			return false, "rights could not be read for 30 s"
 		}
@@ -147,7 +149,7 @@ func (a *App) health(r *gin.Engine) {
 // may read; the log has them.
 func coarse(why string) string {
 	switch {
-	case why == "draining", strings.HasPrefix(why, "rights"), strings.HasPrefix(why, "the database"):
+	case why == "draining", strings.HasPrefix(why, "buckets"), strings.HasPrefix(why, "rights"), strings.HasPrefix(why, "the database"):
 		return why
 	case strings.Contains(why, "read-only"):
 		return "the database is read-only"

@@ -124,7 +124,7 @@ func Map(ctx context.Context, err error) (p *Problem, ok bool) {
 	case errors.Is(err, store.ErrExists):
 		return make(http.StatusConflict, "exists", "The name is taken.", "该名称已被占用。")
 	case errors.Is(err, batch.ErrNotAllowed):
-		return make(http.StatusConflict, "not_allowed_in_state", "Its state does not allow this (any more): "+err.Error()+".", "当前状态不允许此操作："+err.Error()+"。")
+		return make(http.StatusConflict, "not_allowed_in_state", "Its state does not allow this (any more); look at it again.", "当前状态不允许此操作，请刷新后查看。")
 	case errors.Is(err, trigger.ErrKeyReused):
 		return make(http.StatusConflict, "key_reused", "This idempotency key was used with other parameters.", "该幂等键已用于其他参数。")
 	case errors.As(err, &throttled):
