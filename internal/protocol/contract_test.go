@@ -27,7 +27,6 @@ func golden(t *testing.T, name string) []byte {
 	return raw
 }
 
-//go:fix inline
 func head(kind string) protocol.Head {
 	return protocol.Head{Type: kind, Namespace: "default", App: "order-service", Instance: "17"}
 }
