@@ -35,7 +35,7 @@ func follow(t *testing.T, d *database) *Referenced {
 }
 
 // ahead is how far ax time is ahead of the host's.
-func ahead(r *Referenced) time.Duration { return r.Now().Sub(time.Now()) }
+func ahead(r *Referenced) time.Duration { return time.Until(r.Now()) }
 
 func TestTheFirstSampleIsTakenWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

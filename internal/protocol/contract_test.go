@@ -27,8 +27,6 @@ func golden(t *testing.T, name string) []byte {
 	return raw
 }
 
-func ptr[T any](v T) *T { return &v }
-
 func head(kind string) protocol.Head {
 	return protocol.Head{Type: kind, Namespace: "default", App: "order-service", Instance: "17"}
 }
@@ -49,7 +47,7 @@ func messages() map[string]any {
 	register.Instance = ""
 	probe := head("probe")
 	probe.Instance = ""
-	running := []protocol.Ref{{BatchID: batchA, ExecutionID: "123", Fence: fenceA(), RanMs: ptr(int64(1500))}}
+	running := []protocol.Ref{{BatchID: batchA, ExecutionID: "123", Fence: fenceA(), RanMs: new(int64(1500))}}
 	registered := func(state, reason, owner string, stop []protocol.Ref) *protocol.Registered {
 		return &protocol.Registered{State: state, Reason: reason, Instance: "17", HeartbeatMs: 10_000, LeaseMs: 600_000, ServerTime: 1_796_000_000_000, Owner: owner, Stop: stop}
 	}
@@ -72,15 +70,15 @@ func messages() map[string]any {
 			{BatchID: batchA, ExecutionID: "123", Fence: fenceA()}, {BatchID: batchB, ExecutionID: largest, Fence: fenceB(), ExtendMs: 600_000},
 		}},
 		"lease-reply": &protocol.Answers{Answers: []protocol.Answer{
-			{ExecutionID: "123", Answer: "renewed", Deadline: ptr(int64(1_796_000_600_000))}, {ExecutionID: largest, Answer: "extended", Deadline: ptr(int64(1_796_001_200_000))},
+			{ExecutionID: "123", Answer: "renewed", Deadline: new(int64(1_796_000_600_000))}, {ExecutionID: largest, Answer: "extended", Deadline: new(int64(1_796_001_200_000))},
 		}},
 		"log": &protocol.Log{Head: head("log"), Chunks: []protocol.Chunk{
-			{BatchID: batchA, ExecutionID: "123", Seq: 1, Text: "shard 0 of 4\ncopied 200 orders\n", Progress: ptr(40)},
-			{BatchID: batchB, ExecutionID: largest, Seq: 3, Text: "数据库 ok\n", Progress: ptr(-1)},
+			{BatchID: batchA, ExecutionID: "123", Seq: 1, Text: "shard 0 of 4\ncopied 200 orders\n", Progress: new(40)},
+			{BatchID: batchB, ExecutionID: largest, Seq: 3, Text: "数据库 ok\n", Progress: new(-1)},
 		}},
 		"log-reply": &protocol.Answers{Answers: []protocol.Answer{{ExecutionID: "123", Answer: "stored", Next: 2}, {ExecutionID: largest, Answer: "gap", Next: 2}}},
 		"results": &protocol.Results{Head: head("results"), Results: []protocol.Result{
-			{BatchID: batchA, ExecutionID: "123", Fence: fenceA(), State: "SUCCEEDED", Message: "copied 2481 orders", Result: ptr(`{"copied":2481}`), WaitedMs: 3, DurationMs: 1870, PeakMemoryMB: 31},
+			{BatchID: batchA, ExecutionID: "123", Fence: fenceA(), State: "SUCCEEDED", Message: "copied 2481 orders", Result: new(`{"copied":2481}`), WaitedMs: 3, DurationMs: 1870, PeakMemoryMB: 31},
 			{BatchID: batchB, ExecutionID: largest, Fence: fenceB(), State: "FAILED", Message: "params: unknown day", DurationMs: 1, PeakMemoryMB: 31, NoRetry: true},
 		}},
 		"results-reply": &protocol.Answers{Answers: []protocol.Answer{{ExecutionID: "123", Answer: protocol.Recorded}, {ExecutionID: largest, Answer: protocol.Late}}},
@@ -91,7 +89,7 @@ func messages() map[string]any {
 			},
 			{
 				BatchID: batchB, ExecutionID: largest, Fence: fenceB(), Job: protocol.RunJob{ID: "10002", Name: "Abgleich für Überweisungen 对账", Version: 1}, Handler: "healthCheck",
-				ShardingTotal: 1, Attempt: 2, DueAt: 1_796_000_300_000, PlannedFor: 1_795_996_800_000, Zone: "UTC", LeaseMs: 600_000, Trigger: "event", Event: ptr(`{"orderId":42,"kind":"paid"}`), TraceID: batchB + "#" + largest,
+				ShardingTotal: 1, Attempt: 2, DueAt: 1_796_000_300_000, PlannedFor: 1_795_996_800_000, Zone: "UTC", LeaseMs: 600_000, Trigger: "event", Event: new(`{"orderId":42,"kind":"paid"}`), TraceID: batchB + "#" + largest,
 			},
 		}},
 		"run-reply": &protocol.Answers{Answers: []protocol.Answer{{ExecutionID: "123", Answer: protocol.Accepted}, {ExecutionID: largest, Answer: protocol.Duplicate}}},
@@ -100,7 +98,7 @@ func messages() map[string]any {
 		}},
 		"error":            &protocol.Error{Code: "bad_signature", Message: "no signature of the message matches the key of default/order-service"},
 		"remove-reply":     &struct{}{},
-		"unregister":       ptr(head("unregister")),
+		"unregister":       new(head("unregister")),
 		"unregister-reply": &struct{}{},
 	}
 }
