@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -92,9 +93,7 @@ func TestExecutorMessages(t *testing.T) {
 				"app":       {"other", http.StatusForbidden, "wrong_app"},
 			} {
 				changed := map[string]any{}
-				for k, v := range message {
-					changed[k] = v
-				}
+				maps.Copy(changed, message)
 				changed[field] = want.value
 				status, raw := x.Post(path, changed)
 				require.Equal(t, want.status, status, "%s: %s", field, raw)

@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -38,9 +39,7 @@ func forge(t testing.TB, method jwt.SigningMethod, key any, header map[string]an
 
 func with(m map[string]any, k string, v any) map[string]any {
 	out := map[string]any{}
-	for key, value := range m {
-		out[key] = value
-	}
+	maps.Copy(out, m)
 	if v == nil {
 		delete(out, k)
 	} else {
@@ -108,7 +107,8 @@ func TestVerifyRefusesForgeries_TSES1to12(t *testing.T) {
 		"SES-6 jku":                           eddsa(with(header, "jku", "https://evil.example/jwks"), body),
 		"SES-6 x5u":                           eddsa(with(header, "x5u", "https://evil.example/cert"), body),
 		"SES-6 embedded jwk": forge(t, jwt.SigningMethodEdDSA, other, with(header, "jwk", map[string]any{
-			"kty": "OKP", "crv": "Ed25519", "x": base64.RawURLEncoding.EncodeToString(other.Public().(ed25519.PublicKey))}), body),
+			"kty": "OKP", "crv": "Ed25519", "x": base64.RawURLEncoding.EncodeToString(other.Public().(ed25519.PublicKey)),
+		}), body),
 		"SES-6 crit":                  eddsa(with(header, "crit", []string{"exp"}), body),
 		"SES-7 no exp":                eddsa(header, with(body, "exp", nil)),
 		"SES-7 exp is text":           eddsa(header, with(body, "exp", "never")),

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"sort"
 	"sync"
 	"time"
@@ -75,6 +76,32 @@ func (c *Cluster) Fence(bucket int) (f store.Fence, ok bool) {
 	return f, ok
 }
 
+// awaitFor is how long Await waits: a server that starts again after a crash owns its
+// buckets once the old owner's liveness has expired.
+const awaitFor = TTL + time.Second
+
+// Await returns the fence of a bucket like Fence, and waits a little for this replica to become its
+// owner, so that a person's change right after a start is not refused.
+func (c *Cluster) Await(ctx context.Context, bucket int) (f store.Fence, ok bool) {
+	if f, ok = c.Fence(bucket); ok {
+		return f, ok
+	}
+	ctx, cancel := context.WithTimeout(ctx, awaitFor)
+	defer cancel()
+	tick := time.NewTicker(lookEvery / 5)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return c.Fence(bucket)
+		case <-tick.C:
+			if f, ok = c.Fence(bucket); ok {
+				return f, ok
+			}
+		}
+	}
+}
+
 // Lost lets a bucket go whose fence was refused by the database.
 func (c *Cluster) Lost(f store.Fence) {
 	c.mu.Lock()
@@ -127,6 +154,12 @@ func (c *Cluster) RunOnce(ctx context.Context, renew bool) (int, error) {
 			return len(c.Owned()), err
 		}
 		c.mu.Lock()
+		if !c.renewed.IsZero() && time.Since(c.renewed) > trust {
+			// For a while nothing could be acted for, and what came in then was dropped: everything is
+			// read again.
+			maps.Copy(c.pending, c.owned)
+			clear(c.owned)
+		}
 		c.renewed = before
 		c.mu.Unlock()
 	}

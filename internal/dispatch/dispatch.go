@@ -207,7 +207,7 @@ func (d *Dispatch) pick(e *ready.Execution, now int64) (worker registry.Executor
 	}
 	for _, id := range choice.Order {
 		if worker, ok := d.registry.Executor(id); ok {
-			d.log.Debug("executor chosen", slog.String("batch_id", b.ID), slog.Int64("execution_id", e.ID), slog.Any("choice", choice)) //nolint:sloglint // called under a lock, without a context
+			d.log.Debug("executor chosen", slog.String("batch_id", b.ID), slog.Int64("execution_id", e.ID), slog.Any("choice", choice))
 			d.registry.Took(id, b.JobID, e.ID, now)
 			return worker, "", false
 		}

@@ -110,7 +110,7 @@ func (o *Outcome) Retry(ctx context.Context, bucket int, id string, entry *store
 	if !ok {
 		return 0, store.ErrNotFound
 	}
-	f, ok := o.cluster.Fence(bucket)
+	f, ok := o.cluster.Await(ctx, bucket)
 	if !ok {
 		return 0, ErrNotOwner
 	}

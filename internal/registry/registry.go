@@ -171,8 +171,10 @@ func (r *Registry) Beat(ctx context.Context, app store.App, m protocol.Register)
 	}
 	if x == nil {
 		r.mu.Unlock()
-		row := store.Executor{NSID: app.NSID, AppID: app.ID, AppName: app.Name, Address: m.Address, StartID: m.StartID, State: store.ExecutorPending, Reason: ReasonChallenge,
-			Labels: string(labels), Handlers: string(handlers), CPU: m.CPU, MemoryMB: m.MemoryMB, Slots: max(m.Slots, 1), SDK: limit(m.SDK, 64), RegisteredAt: now, ChangedAt: now}
+		row := store.Executor{
+			NSID: app.NSID, AppID: app.ID, AppName: app.Name, Address: m.Address, StartID: m.StartID, State: store.ExecutorPending, Reason: ReasonChallenge,
+			Labels: string(labels), Handlers: string(handlers), CPU: m.CPU, MemoryMB: m.MemoryMB, Slots: max(m.Slots, 1), SDK: limit(m.SDK, 64), RegisteredAt: now, ChangedAt: now,
+		}
 		if err := r.store.SaveExecutor(ctx, &row); err != nil {
 			return Executor{}, fmt.Errorf("register %s: %w", m.Address, err)
 		}
@@ -295,7 +297,7 @@ func (r *Registry) challenge(ctx context.Context, e store.Executor) {
 	if err != nil {
 		attrs = append(attrs, slog.String("err", err.Error()))
 	}
-	r.log.WarnContext(ctx, "executor refused", attrs...) //nolint:sloglint // attributes are collected above
+	r.log.WarnContext(ctx, "executor refused", attrs...)
 }
 
 // Remove takes an executor off the list: it said that it leaves.

@@ -42,11 +42,11 @@ func (Executor) TableName() string { return "executor" }
 
 // SaveExecutor writes what is known of an executor. A new start id on an address is a
 // new executor with a new id; the caller sets ID 0 for it, and the old row is replaced. A process that
-// another server knew keeps its id: what it runs goes on.
+// another server knew keeps its id: what it runs goes on. One that was given up gets a new one.
 func (s *Store) SaveExecutor(ctx context.Context, e *Executor) error {
 	return s.inTx(ctx, s.main, func(tx *sql.Tx) error {
 		if e.ID == 0 {
-			err := tx.QueryRowContext(ctx, "SELECT id, registered_at FROM executor WHERE app_id = ? AND address = ? AND start_id = ?", e.AppID, e.Address, e.StartID).Scan(&e.ID, &e.RegisteredAt)
+			err := tx.QueryRowContext(ctx, "SELECT id, registered_at FROM executor WHERE app_id = ? AND address = ? AND start_id = ? AND state <> ?", e.AppID, e.Address, e.StartID, ExecutorOffline).Scan(&e.ID, &e.RegisteredAt)
 			if err != nil && !errors.Is(err, sql.ErrNoRows) {
 				return fmt.Errorf("find executor: %w", err)
 			}

@@ -453,7 +453,7 @@ var ErrKeyReused = errors.New("this idempotency key was used with other paramete
 // Fire opens a batch now. The same Key with the same parameters answers the batch that it
 // made first. What it returns is durable.
 func (t *Trigger) Fire(ctx context.Context, a Ask) (batchID string, err error) {
-	f, ok := t.cluster.Fence(a.Job.Bucket)
+	f, ok := t.cluster.Await(ctx, a.Job.Bucket)
 	if !ok {
 		return "", outcome.ErrNotOwner
 	}

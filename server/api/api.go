@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -91,6 +92,7 @@ func self() map[string]any   { return map[string]any{ruleKey: rule{scope: scopeS
 func inNamespace(p auth.Permission) map[string]any {
 	return map[string]any{ruleKey: rule{scopeNamespace, p}}
 }
+
 func onPlatform(p auth.Permission) map[string]any {
 	return map[string]any{ruleKey: rule{scopePlatform, p}}
 }
@@ -104,19 +106,7 @@ const (
 // guards must not be served.
 func New(r *gin.Engine, c Config) (*API, huma.API) {
 	a := &API{Config: c}
-	// huma has one hook for the form of its errors, for the whole process.
-	huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
-		return httpx.FromHuma(context.Background(), status, msg, errs...)
-	}
-	huma.NewErrorWithContext = func(ctx huma.Context, status int, msg string, errs ...error) huma.StatusError {
-		for _, err := range errs {
-			if p, ok := httpx.Map(ctx.Context(), err); ok {
-				return p
-			}
-		}
-		return httpx.FromHuma(ctx.Context(), status, msg, errs...)
-	}
-	huma.DefaultArrayNullable = false // lists are empty, never null
+	hooks()
 	config := huma.DefaultConfig("ax", c.Version)
 	config.Info.Description = "Jobs, batches and executions of ax. Ids are strings, times RFC 3339, durations as in \"5s\". Errors are RFC 9457 problems in the language of Accept-Language (en, zh)."
 	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "/api/openapi", "", ""
@@ -133,6 +123,22 @@ func New(r *gin.Engine, c Config) (*API, huma.API) {
 	a.observe()
 	return a, api
 }
+
+// hooks sets huma's hooks, which it has once for the whole process.
+var hooks = sync.OnceFunc(func() { //nolint:gochecknoglobals // huma keeps them in globals of its own
+	huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
+		return httpx.FromHuma(context.Background(), status, msg, errs...)
+	}
+	huma.NewErrorWithContext = func(ctx huma.Context, status int, msg string, errs ...error) huma.StatusError {
+		for _, err := range errs {
+			if p, ok := httpx.Map(ctx.Context(), err); ok {
+				return p
+			}
+		}
+		return httpx.FromHuma(ctx.Context(), status, msg, errs...)
+	}
+	huma.DefaultArrayNullable = false // lists are empty, never null
+})
 
 // add declares an operation: method and path, an id, a sentence, its rule.
 func add[I, O any](a *API, method, path, id, summary string, metadata map[string]any, f func(context.Context, *I) (*O, error), change ...func(*huma.Operation)) {

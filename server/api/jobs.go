@@ -324,8 +324,7 @@ func (a *API) definition(b JobBody, used int) (d job.Definition, last int, err e
 	}
 	last = d.Normalize(used)
 	err = d.Validate(a.Clock.Now(), a.Router.Strategies())
-	var invalid *job.InvalidError
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*job.InvalidError](err); ok {
 		r.bad = append(r.bad, invalid.Fields...)
 	}
 	if len(r.bad) > 0 {
@@ -489,7 +488,7 @@ func (a *API) createJob(ctx context.Context, in *createJobInput) (*body[jobView]
 
 // inBucket runs f under the fence of a namespace's bucket.
 func (a *API) inBucket(ctx context.Context, bucket int, f func(b *store.Bucket) error) error {
-	fence, ok := a.Cluster.Fence(bucket)
+	fence, ok := a.Cluster.Await(ctx, bucket)
 	if !ok {
 		return outcome.ErrNotOwner
 	}

@@ -37,7 +37,6 @@ type world struct {
 	ns        *axtest.Namespace
 	x         *axtest.Executor
 	job       string // stays as it is
-	broken    string // a job that fails
 	batch     string // has ended well
 	execution string
 	count     int

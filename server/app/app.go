@@ -160,7 +160,8 @@ func (a *App) build() error {
 		Store: a.store, Cluster: a.cluster, Ready: a.ready, Registry: a.registry, Clock: a.clock, Metrics: a.metrics, Log: a.log,
 		Planned: func() { a.trigger.Nudge() },
 	})
-	a.trigger = trigger.New(trigger.Config{Store: a.store, Cluster: a.cluster, Ready: a.ready, Registry: a.registry, Outcome: a.outcome, Clock: a.clock, Metrics: a.metrics, Log: a.log,
+	a.trigger = trigger.New(trigger.Config{
+		Store: a.store, Cluster: a.cluster, Ready: a.ready, Registry: a.registry, Outcome: a.outcome, Clock: a.clock, Metrics: a.metrics, Log: a.log,
 		Foresee: func(e *ready.Execution) *ready.Bound { return a.dispatch.Foresee(e) },
 	})
 	_, port, _ := net.SplitHostPort(a.listener.Addr().String())

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -200,9 +201,7 @@ type Def map[string]any
 func (n *Namespace) Job(def Def) string {
 	n.t.Helper()
 	full := Def{"name": "job", "app": "app", "handler": "work"}
-	for k, v := range def {
-		full[k] = v
-	}
+	maps.Copy(full, def)
 	a := n.Client.Do(n.t, http.MethodPost, n.Path("/jobs"), full)
 	require.Equal(n.t, http.StatusCreated, a.Status, a.Text())
 	var out struct {

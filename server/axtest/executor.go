@@ -408,8 +408,6 @@ func Most(starts []Started) int {
 	return most
 }
 
-// --- what it serves ---
-
 func (x *Executor) serve(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 2<<20))
 	if err != nil {
@@ -590,8 +588,6 @@ func (x *Executor) list() []map[string]any {
 	return out
 }
 
-// --- what it sends ---
-
 func (x *Executor) heartbeats() {
 	tick := time.NewTicker(500 * time.Millisecond) // half of the server's, so that one lost matters little
 	defer tick.Stop()
@@ -763,7 +759,7 @@ func Sign(key string, h http.Header, id string, at time.Time, body []byte) {
 // Verify checks the signature of a message; clocks are not looked at.
 func Verify(key string, h http.Header, body []byte) bool {
 	want := mac(key, h.Get("webhook-id"), h.Get("webhook-timestamp"), body)
-	for _, s := range strings.Fields(h.Get("webhook-signature")) {
+	for s := range strings.FieldsSeq(h.Get("webhook-signature")) {
 		if version, sum, _ := strings.Cut(s, ","); version == "v1" && hmac.Equal([]byte(sum), []byte(want)) {
 			return true
 		}

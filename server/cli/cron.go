@@ -77,8 +77,7 @@ func cronNext(expr, dialect, zone, from, clockChange string, count int) (*cronAn
 		spec.Anchor = &start
 	}
 	s, err := schedule.Compile(spec)
-	var refusal *message.Invalid
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*message.Invalid](err); ok {
 		return nil, refusal
 	}
 	if err != nil {

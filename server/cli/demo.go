@@ -239,14 +239,14 @@ func (d *demo) keepExecutor(ctx context.Context, n int, keyFile, data string) {
 		started, away := time.Now(), demoRestart
 		go func() { ended <- cmd.Wait() }()
 		select {
-		case err = <-ended:
+		case err := <-ended:
 			if time.Since(started) < demoAgain {
 				away = demoAgain
 			}
 			d.say("%s ended (%v); it is started again in %s", name, err, away)
 		case <-ctx.Done():
 			_ = input.Close() // it drains and ends
-			err = <-ended
+			<-ended
 		}
 		_ = input.Close()
 		_ = logs.Close()

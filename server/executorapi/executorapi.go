@@ -354,7 +354,7 @@ func (a *API) lease(c *gin.Context, from sender, m leaseMessage) (any, error) {
 	return out, nil
 }
 
-func (a *API) output_(c *gin.Context, from sender, m logMessage) (any, error) { //nolint:revive // output is the callback
+func (a *API) output_(c *gin.Context, from sender, m logMessage) (any, error) {
 	out := protocol.Answers{Answers: make([]protocol.Answer, 0, len(m.Chunks))}
 	for start := 0; start < len(m.Chunks); {
 		end := start + 1

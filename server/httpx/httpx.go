@@ -156,8 +156,8 @@ func Map(ctx context.Context, err error) (p *Problem, ok bool) {
 }
 
 var (
-	missingProperty = regexp.MustCompile(`^expected required property (\S+) to be present`) //nolint:gochecknoglobals // compiled once, constant
-	locationPrefix  = regexp.MustCompile(`^(body|query|path|header|cookie)\.?`)             //nolint:gochecknoglobals // compiled once, constant
+	missingProperty = regexp.MustCompile(`^expected required property (\S+) to be present`)
+	locationPrefix  = regexp.MustCompile(`^(body|query|path|header|cookie)\.?`)
 )
 
 // FromHuma makes a problem of what huma refuses by itself: bodies and parameters that do not fit
@@ -168,13 +168,12 @@ func FromHuma(ctx context.Context, status int, msg string, errs ...error) *Probl
 		if err == nil {
 			continue
 		}
-		var inv *message.Invalid
-		if errors.As(err, &inv) {
+		if inv, ok := errors.AsType[*message.Invalid](err); ok {
 			fields = append(fields, inv)
 			continue
 		}
 		detail := &huma.ErrorDetail{Message: err.Error()}
-		if d, ok := err.(huma.ErrorDetailer); ok { //nolint:errorlint // huma's details are not wrapped
+		if d, ok := err.(huma.ErrorDetailer); ok {
 			detail = d.ErrorDetail()
 		}
 		field := locationPrefix.ReplaceAllString(detail.Location, "")

@@ -140,7 +140,7 @@ const en = {
     step2Done_one: '{{count}} job is there.',
     step2Done_other: '{{count}} jobs are there.',
     step3: 'See it run',
-    step3Text: 'Press “Run now” in the list of jobs and watch the output as it comes.',
+    step3Text: 'Press "Run now" in the list of jobs and watch the output as it comes.',
     step3Button: 'To the jobs',
   },
   apps: {
@@ -401,7 +401,7 @@ const en = {
     cancel: 'Cancel run',
     cancelTitle: 'Cancel this run?',
     cancelText:
-      'The executors are asked to stop. The run is shown as cancelled when they have confirmed it; until then “stop asked” is shown.',
+      'The executors are asked to stop. The run is shown as cancelled when they have confirmed it; until then "stop asked" is shown.',
     cancelAsked: 'Stop was asked for batch {{id}}.',
     retry: 'Retry',
     retryTitle: 'Retry the shards that failed?',

@@ -1,7 +1,9 @@
+import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
 import { Button, Input } from 'antd'
 import { type FormEvent, useState } from 'react'
 import { api, must, refusedOf } from '../api/client'
+import { metaQuery } from '../api/queries'
 import { startSession } from '../api/session'
 import { Field } from '../components/basics'
 import { useT, useText } from '../i18n/useText'
@@ -22,7 +24,9 @@ export function Setup() {
   const [tried, setTried] = useState(false)
   const [problem, setProblem] = useState('')
   const [refused, setRefused] = useState<Record<string, string>>({})
-  const [done, setDone] = useState(false)
+  const [refusedAsDone, setDone] = useState(false)
+  const meta = useQuery(metaQuery)
+  const done = refusedAsDone || meta.data?.setupRequired === false
 
   // Characters as people count them, not UTF-16 units.
   const count = [...password].length
