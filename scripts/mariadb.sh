@@ -45,7 +45,13 @@ start() {
   fi
   server=$(find_program mariadbd mysqld)
   install=$(find_program mariadb-install-db mysql_install_db)
-  if [ "$(id -u)" = 0 ]; then chown mysql "$dir"; fi
+  if [ "$(id -u)" = 0 ]; then
+    chown mysql "$dir"
+    if command -v runuser >/dev/null && ! runuser -u mysql -- test -w "$dir"; then
+      say "user mysql can not reach $dir; choose a directory whose parents everybody may enter"
+      return 1
+    fi
+  fi
   if [ ! -d "$dir/data/mysql" ]; then
     # shellcheck disable=SC2046 # the option is one word or none
     "$install" --no-defaults $(user_option) --datadir="$dir/data" --auth-root-authentication-method=normal --skip-test-db >"$dir/install.log" 2>&1 ||
