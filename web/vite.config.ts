@@ -14,6 +14,7 @@ export default defineConfig({
   },
   server: { proxy: { '/api': process.env.AX_API ?? 'http://127.0.0.1:8081' } },
   test: {
+    testTimeout: 30_000,
     environment: 'jsdom',
     globals: true,
     setupFiles: ['src/test/setup.ts'],
