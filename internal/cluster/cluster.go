@@ -22,6 +22,8 @@ const (
 	TTL        = 3 * time.Second
 	renewEvery = 500 * time.Millisecond
 	lookEvery  = 250 * time.Millisecond
+	// takeUpLimit bounds the reading of one bucket's open executions.
+	takeUpLimit = time.Minute
 	// trust is the part of TTL for which the holder believes in its own renewal.
 	trust = TTL * 8 / 10
 )
@@ -126,57 +128,76 @@ func (c *Cluster) Lost(f store.Fence) {
 	}
 }
 
-// Run announces and takes until ctx ends; then it gives everything back.
+// Run announces and takes until ctx ends; then it gives everything back. Announcing has a
+// loop of its own: taking up a large bucket must not cost the liveness.
 func (c *Cluster) Run(ctx context.Context) error {
-	renew := time.NewTicker(renewEvery)
-	defer renew.Stop()
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
-	c.step(ctx, true)
+	var loops sync.WaitGroup
+	loops.Go(func() { c.every(ctx, renewEvery, "announcing failed", c.Renew) })
+	loops.Go(func() {
+		c.every(ctx, lookEvery, "looking after buckets failed", func(ctx context.Context) error {
+			_, err := c.RunOnce(ctx, false)
+			return err
+		})
+	})
+	loops.Wait()
+	return c.leave(context.WithoutCancel(ctx))
+}
+
+func (c *Cluster) every(ctx context.Context, wait time.Duration, failed string, do func(context.Context) error) {
+	tick := time.NewTicker(wait)
+	defer tick.Stop()
 	for {
+		if err := do(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable) {
+			c.log.ErrorContext(ctx, failed, slog.String("err", err.Error())) //nolint:sloglint // one of two constants
+		}
 		select {
 		case <-ctx.Done():
-			return c.leave(context.WithoutCancel(ctx))
-		case <-renew.C:
-			c.step(ctx, true)
-		case <-look.C:
-			c.step(ctx, false)
+			return
+		case <-tick.C:
 		}
 	}
 }
 
-func (c *Cluster) step(ctx context.Context, renew bool) {
-	if _, err := c.RunOnce(ctx, renew); err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable) {
-		c.log.ErrorContext(ctx, "looking after buckets failed", slog.String("err", err.Error()))
+// Renew announces this replica once.
+func (c *Cluster) Renew(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, TTL)
+	defer cancel()
+	before := time.Now()
+	if err := c.store.Announce(ctx, c.replica, TTL); err != nil {
+		return err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.renewed.IsZero() && time.Since(c.renewed) > trust {
+		// For a while nothing could be acted for, and what came in then was dropped: everything is
+		// read again.
+		maps.Copy(c.pending, c.owned)
+		clear(c.owned)
+	}
+	c.renewed = before
+	return nil
 }
 
 // RunOnce announces this replica (when renew is set), takes what is free and takes it up. It returns how
 // many buckets are owned afterwards.
 func (c *Cluster) RunOnce(ctx context.Context, renew bool) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, TTL)
-	defer cancel()
 	if renew {
-		before := time.Now()
-		if err := c.store.Announce(ctx, c.replica, TTL); err != nil {
+		if err := c.Renew(ctx); err != nil {
 			return len(c.Owned()), err
 		}
-		c.mu.Lock()
-		if !c.renewed.IsZero() && time.Since(c.renewed) > trust {
-			// For a while nothing could be acted for, and what came in then was dropped: everything is
-			// read again.
-			maps.Copy(c.pending, c.owned)
-			clear(c.owned)
-		}
-		c.renewed = before
-		c.mu.Unlock()
 	}
 	c.mu.RLock()
 	all := len(c.owned)+len(c.pending) == store.Buckets
-	draining := c.draining
+	// Before the first announcement nobody could tell that this replica lives.
+	idle := c.draining || c.renewed.IsZero()
 	c.mu.RUnlock()
-	if !all && !draining {
-		fences, err := c.store.TakeFree(ctx, c.replica.ID)
+	if idle {
+		return 0, nil
+	}
+	if !all {
+		limited, cancel := context.WithTimeout(ctx, TTL)
+		fences, err := c.store.TakeFree(limited, c.replica.ID)
+		cancel()
 		c.mu.Lock()
 		for _, f := range fences {
 			c.pending[f.Bucket] = f
@@ -201,7 +222,9 @@ func (c *Cluster) takeUp(ctx context.Context) error {
 	c.mu.RUnlock()
 	sort.Slice(list, func(i, j int) bool { return list[i].Bucket < list[j].Bucket })
 	for _, f := range list {
-		err := c.taken(ctx, f)
+		limited, cancel := context.WithTimeout(ctx, takeUpLimit)
+		err := c.taken(limited, f)
+		cancel()
 		if errors.Is(err, store.ErrFenced) {
 			c.mu.Lock()
 			delete(c.pending, f.Bucket)

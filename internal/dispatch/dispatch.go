@@ -330,11 +330,13 @@ func (d *Dispatch) assign(ctx context.Context, picked []chosen, now int64, send 
 			assignments[i] = store.Assignment{ID: c.e.ID, BatchID: c.e.Batch.ID, Worker: c.worker.ID, Address: c.worker.Address, StartID: c.worker.StartID}
 		}
 		var gone map[int64]bool
+		release := d.ready.Hold(bucket)
 		err := d.store.InBucket(ctx, f, func(b *store.Bucket) error {
 			var err error
 			gone, err = b.Assign(assignments, now)
 			return err
 		})
+		release()
 		if err != nil {
 			// What the database holds now is not known: the bucket is read again and gives
 			// these back, or knows them as assigned.

@@ -114,6 +114,7 @@ func (o *Outcome) Retry(ctx context.Context, bucket int, id string, entry *store
 	if !ok {
 		return 0, ErrNotOwner
 	}
+	defer o.ready.Hold(bucket)()
 	var head store.BatchHead
 	var rows []store.ExecutionRow
 	now := clock.Millis(o.clock)
@@ -194,6 +195,7 @@ func (o *Outcome) Skip(ctx context.Context, skips []ready.Skip) error {
 		}
 		now := clock.Millis(o.clock)
 		planned := false
+		release := o.ready.Hold(bucket)
 		err := o.store.InBucket(ctx, f, func(b *store.Bucket) error {
 			reasons := map[string]map[string]int{}
 			var endings []store.Ending
@@ -225,6 +227,7 @@ func (o *Outcome) Skip(ctx context.Context, skips []ready.Skip) error {
 			}
 			return nil
 		})
+		release()
 		if err != nil {
 			o.Failed(f, err)
 			errs = errors.Join(errs, err)

@@ -227,6 +227,7 @@ func (o *Outcome) write(ctx context.Context, bucket int, list []*Report) {
 		finish(list, ErrNotOwner)
 		return
 	}
+	defer o.ready.Hold(bucket)()
 	now := clock.Millis(o.clock)
 	var p *pass
 	err := o.store.InBucket(ctx, f, func(b *store.Bucket) error {
