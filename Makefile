@@ -23,7 +23,7 @@ PURE   := ./internal/message ./internal/schedule ./internal/job ./internal/batch
           ./internal/wheel ./internal/audit ./internal/protocol ./internal/seal
 STORED := ./internal/store/... ./sql/... ./internal/auth/... ./internal/trigger/... ./internal/dispatch/... ./internal/outcome/... \
           ./internal/registry/... ./internal/sweep/... ./internal/cluster/...
-RACY   := ./internal/ready ./internal/outcome ./internal/dispatch ./internal/registry ./internal/cluster ./internal/trigger ./server/...
+RACY   := ./internal/ready ./internal/outcome ./internal/registry ./internal/cluster ./internal/sweep ./internal/store ./internal/clock ./internal/protocol
 
 DEV_DB   ?= $(if $(filter 0,$(shell id -u)),/var/tmp/ax-dev-mariadb,$(CURDIR)/data/mariadb)
 FUZZTIME ?= 30s
@@ -116,6 +116,7 @@ test-db: ## store and engines on SQLite and on a private MariaDB
 .PHONY: test-race
 test-race: ## the engines and the server under the race detector; needs a C compiler
 	CGO_ENABLED=1 go test -race -timeout 4m $(RACY)
+	CGO_ENABLED=1 go test -race -timeout 4m -run 'TestWalk/sqlite' ./server
 
 .PHONY: test-sdk
 test-sdk: ## the Go SDK and the sample executor

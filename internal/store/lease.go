@@ -3,8 +3,8 @@ package store
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -53,28 +53,60 @@ func (s *Store) TakeFree(ctx context.Context, owner string) ([]Fence, error) {
 	if err != nil {
 		return nil, err
 	}
-	var got []Fence
+	if len(free) == 0 {
+		return nil, nil
+	}
+	// All at once is one commit. A row that a transaction of a paused owner still holds would make
+	// the whole wait in vain; then each is tried by itself.
+	got, err := s.take(ctx, owner, free)
+	if err == nil || !retryable(err) {
+		return got, err
+	}
+	got = nil
 	for _, bucket := range free {
-		f := Fence{Bucket: bucket, Owner: owner}
-		err := s.inTx(ctx, s.sched, func(tx *sql.Tx) error {
-			res, err := tx.ExecContext(ctx, `UPDATE bucket_lease SET owner = ?, epoch = epoch + 1 WHERE bucket = ? AND (owner = '' OR NOT EXISTS
-				(SELECT 1 FROM replica r WHERE r.id = bucket_lease.owner AND r.expires_at >= `+s.nowExpr()+`))`, owner, bucket)
-			if err != nil {
+		one, err := s.take(ctx, owner, []int{bucket})
+		if err != nil && !retryable(err) {
+			return got, err
+		}
+		got = append(got, one...)
+	}
+	return got, nil
+}
+
+func (s *Store) take(ctx context.Context, owner string, buckets []int) ([]Fence, error) {
+	var got []Fence
+	err := s.inTx(ctx, s.sched, func(tx *sql.Tx) error {
+		got = nil
+		before, err := tx.QueryContext(ctx, "SELECT bucket FROM bucket_lease WHERE owner = ?", owner)
+		if err != nil {
+			return err
+		}
+		had, err := scanAll[int](before)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `UPDATE bucket_lease SET owner = ?, epoch = epoch + 1 WHERE bucket IN (`+marks(len(buckets))+`) AND (owner = '' OR NOT EXISTS
+			(SELECT 1 FROM replica r WHERE r.id = bucket_lease.owner AND r.expires_at >= `+s.nowExpr()+`))`, append([]any{owner}, anys(buckets)...)...); err != nil {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, "SELECT bucket, epoch FROM bucket_lease WHERE owner = ? ORDER BY bucket", owner)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			f := Fence{Owner: owner}
+			if err := rows.Scan(&f.Bucket, &f.Epoch); err != nil {
 				return err
 			}
-			if n, _ := res.RowsAffected(); n == 0 {
-				return ErrStale
+			if !slices.Contains(had, f.Bucket) {
+				got = append(got, f)
 			}
-			return tx.QueryRowContext(ctx, "SELECT epoch FROM bucket_lease WHERE bucket = ?", bucket).Scan(&f.Epoch)
-		})
-		switch {
-		case errors.Is(err, ErrStale):
-		case retryable(err):
-		case err != nil:
-			return got, fmt.Errorf("take bucket %d: %w", bucket, err)
-		default:
-			got = append(got, f)
 		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("take buckets: %w", err)
 	}
 	return got, nil
 }

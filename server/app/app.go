@@ -144,10 +144,15 @@ func (a *App) build() error {
 		advertise = a.listener.Addr().String()
 	}
 	replica := store.Replica{ID: hex.EncodeToString(id[:]), AdvertiseAddr: advertise, Build: Version}
+	var loaded time.Time
 	a.cluster = cluster.New(a.store, replica, a.log,
 		func(ctx context.Context, f store.Fence) error {
-			if err := a.registry.Load(ctx); err != nil {
-				return err
+			// Once for all buckets that are taken together.
+			if time.Since(loaded) > time.Second {
+				if err := a.registry.Load(ctx); err != nil {
+					return err
+				}
+				loaded = time.Now()
 			}
 			if err := a.outcome.TakeUp(ctx, f); err != nil {
 				return err
