@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -154,7 +155,7 @@ func TestAnEndlessBodyIsNotRead(t *testing.T) {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "http://"))
 		require.NoError(t, err)
 		require.NoError(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
-		_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: ax\r\nContent-Type: application/json\r\nax-app: default/app\r\nContent-Length: %d\r\n\r\n", path, 1<<30)
+		_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: ax\r\nContent-Type: application/json\r\nax-app: default/app\r\nwebhook-id: msg_endless_body\r\nwebhook-timestamp: 1796000000\r\nwebhook-signature: v1,AAAA\r\nContent-Length: %d\r\n\r\n", path, 1<<30)
 		require.NoError(t, err)
 		answered := make(chan string, 1)
 		go func() {
@@ -208,6 +209,71 @@ func TestAKeyIsForItsAppOnly(t *testing.T) {
 	for _, e := range append(ns.Executors(), other.Executors()...) {
 		require.Equal(t, "ONLINE", e.State)
 	}
+}
+
+// EXE-6: what runs in one app is nothing that another app of the same namespace can decide.
+func TestAnAppDecidesOnlyItsOwn(t *testing.T) {
+	t.Parallel()
+	s := axtest.Start(t)
+	ns := s.Namespace(t)
+	started := make(chan struct{})
+	let := make(chan struct{})
+	x := ns.App("app").Worker(func(ctx context.Context, run axtest.Run) axtest.Result {
+		close(started)
+		select {
+		case <-let:
+		case <-ctx.Done():
+		}
+		return axtest.Succeed(ctx, run)
+	})
+	y := ns.App("other").Worker(axtest.Succeed)
+	id := ns.Trigger(ns.Job(nil))
+	<-started
+	run := x.Starts()[0].Run
+	require.Equal(t, []string{"unknown"}, y.Report(axtest.ResultOf(run, "FAILED", "not mine")))
+	status, raw := y.Post("/ax/lease", map[string]any{"type": "lease", "namespace": ns.Name, "app": "other", "instance": y.Instance(), "executions": []map[string]any{
+		{"batchId": run.BatchID, "executionId": run.ExecutionID, "fence": run.Fence, "extendMs": 60000},
+	}})
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, string(raw), "unknown")
+	status, raw = y.Post("/ax/log", map[string]any{"type": "log", "namespace": ns.Name, "app": "other", "instance": y.Instance(), "chunks": []map[string]any{
+		{"batchId": run.BatchID, "executionId": run.ExecutionID, "seq": 1, "text": "not mine\n"},
+	}})
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, string(raw), "refused")
+	status, raw = x.Post("/ax/results", map[string]any{"type": "results", "namespace": ns.Name, "app": "app", "instance": y.Instance(), "results": []any{}})
+	require.Equal(t, http.StatusForbidden, status, string(raw))
+	close(let)
+	require.Equal(t, "SUCCEEDED", ns.Ended(id).State)
+	require.NotContains(t, ns.Output(run.ExecutionID), "not mine")
+}
+
+// A job that is made just before its first due time fires then, however far ahead other jobs
+// of its namespace have been made durable.
+func TestANewJobMissesNothing(t *testing.T) {
+	axtest.Both(t, func(t *testing.T, o ...axtest.Option) {
+		s := axtest.Start(t, o...)
+		ns := s.Namespace(t)
+		ns.App("app").Worker(axtest.Succeed)
+		first := ns.Job(axtest.Def{"name": "first", "triggers": every("1s"), "concurrency": policy("allow", 0)})
+		axtest.WaitFor(t, "the first has run", func() bool { return len(ns.Batches(first)) > 0 })
+		for i := range 8 {
+			made := time.Now()
+			id := ns.Job(axtest.Def{"name": fmt.Sprint("job ", i), "triggers": every("1s"), "concurrency": policy("allow", 0)})
+			due := made.Truncate(time.Second).Add(time.Second)
+			if time.Now().After(due) {
+				continue // it took too long to be made before
+			}
+			axtest.WaitFor(t, "it has fired at the next full second", func() bool {
+				for _, b := range ns.Batches(id) {
+					if b.DueAt.Equal(due) {
+						return true
+					}
+				}
+				return false
+			})
+		}
+	})
 }
 
 // EXE-7, C386, C395: an address gets work only after it proved that it holds the key.

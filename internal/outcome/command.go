@@ -371,6 +371,7 @@ func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
 type Extension struct {
 	ExecutionID int64
 	NS          int64
+	App         string
 	ExtendMs    int64
 }
 
@@ -413,13 +414,16 @@ func (o *Outcome) Extend(ctx context.Context, asks []Extension) (map[int64]int64
 				if !ok || row.NS != a.NS || row.Status.Final() {
 					continue
 				}
+				def, err := o.store.Definition(ctx, row.JobID, heads[row.BatchID].JobVersion)
+				if err != nil {
+					return err
+				}
+				if def.App != a.App {
+					continue
+				}
 				deadline := row.DeadlineAt
 				if a.ExtendMs > 0 {
 					if deadline == 0 {
-						def, err := o.store.Definition(ctx, row.JobID, heads[row.BatchID].JobVersion)
-						if err != nil {
-							return err
-						}
 						if limit := durationMillis(def); limit > 0 {
 							deadline = max(row.ActualTime, row.DispatchedAt) + limit
 						}

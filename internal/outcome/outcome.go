@@ -79,8 +79,10 @@ type Report struct {
 	Unconfirmed bool
 	// SentAt is when the request left, for an acceptance.
 	SentAt int64
-	// From is the namespace that the report must belong to; 0 = not checked (it comes from inside).
+	// From and App are the namespace and the app that the report must belong to; 0 and "" = not
+	// checked (it comes from inside).
 	From int64
+	App  string
 
 	done   func(answer string, err error)
 	answer string
@@ -353,6 +355,17 @@ func (p *pass) take(r *Report) error {
 		r.answer = protocol.Unknown
 		return nil
 	}
+	if r.App != "" {
+		// A key speaks for its own app only, whatever ids it names.
+		app, err := p.app(row)
+		if err != nil {
+			return err
+		}
+		if app != r.App {
+			r.answer = protocol.Unknown
+			return nil
+		}
+	}
 	r.answer = protocol.Recorded
 	if row.Status.Final() {
 		p.late(r, row)
@@ -384,6 +397,16 @@ func (p *pass) take(r *Report) error {
 		return nil
 	}
 	return p.end(r, row, to)
+}
+
+// app is the app of an execution's job, as its batch is pinned to it.
+func (p *pass) app(row store.Execution) (string, error) {
+	head := p.heads[row.BatchID]
+	def, err := p.o.store.Definition(p.ctx, row.JobID, head.JobVersion)
+	if err != nil {
+		return "", fmt.Errorf("definition of job %d version %d: %w", row.JobID, head.JobVersion, err)
+	}
+	return def.App, nil
 }
 
 // late keeps what came after the end: nothing changes by it.
@@ -744,7 +767,7 @@ func ZoneOf(def *job.Definition, no int) string {
 }
 
 // FromResult makes the report of an executor's result.
-func FromResult(ns int64, r protocol.Result) (*Report, bool) {
+func FromResult(ns int64, app string, r protocol.Result) (*Report, bool) {
 	id, err := strconv.ParseInt(r.ExecutionID, 10, 64)
 	if err != nil || id <= 0 {
 		return nil, false
@@ -756,7 +779,7 @@ func FromResult(ns int64, r protocol.Result) (*Report, bool) {
 	if !ok {
 		return nil, false
 	}
-	return &Report{ExecutionID: id, Event: event, Result: &r, From: ns}, true
+	return &Report{ExecutionID: id, Event: event, Result: &r, From: ns, App: app}, true
 }
 
 func clip(s string, n int) string {

@@ -124,7 +124,7 @@ func (b *bench) running(n, shards int) (ids []int64, batches []string) {
 }
 
 func (b *bench) report(id int64, batchID, state string) *outcome.Report {
-	r, ok := outcome.FromResult(b.job.NS, protocol.Result{BatchID: batchID, ExecutionID: strconv.FormatInt(id, 10), State: state, DurationMs: 5})
+	r, ok := outcome.FromResult(b.job.NS, b.job.Definition.App, protocol.Result{BatchID: batchID, ExecutionID: strconv.FormatInt(id, 10), State: state, DurationMs: 5})
 	require.True(b.t, ok)
 	return r
 }

@@ -89,6 +89,14 @@ func Sign(h http.Header, id string, at time.Time, body []byte, keys ...Key) erro
 
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{8,64}$`)
 
+// Plausible refuses a request whose headers alone rule it out, before its body is read.
+func Plausible(h http.Header) error {
+	if _, _, ok := strings.Cut(h.Get(HeaderApp), "/"); !ok || !idPattern.MatchString(h.Get(webhooks.HeaderWebhookID)) || h.Get(webhooks.HeaderWebhookTimestamp) == "" || !strings.Contains(h.Get(webhooks.HeaderWebhookSignature), "v1,") {
+		return ErrSignature
+	}
+	return nil
+}
+
 // Verify checks a message against the keys of its app at the host's time now. The
 // order of the checks tells a wrong key from a wrong clock: only the holder of the key learns
 // about clocks.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"gorm.io/gorm"
 )
@@ -117,11 +118,20 @@ func (s *Store) AuditTrail(ctx context.Context, f AuditFilter) ([]AuditEntry, er
 	if f.Actor != "" {
 		q = q.Where("actor_name = ?", f.Actor)
 	}
-	if f.Action != "" {
+	// Comparing an ASCII column with other text is an error on MySQL, and finds nothing.
+	if f.Action != "" && ascii(f.Action) {
 		q = q.Where("action = ?", f.Action)
+	} else if f.Action != "" {
+		return nil, nil
 	}
-	if f.Object != "" {
+	switch {
+	case f.Object == "":
+	case ascii(f.Object):
 		q = q.Where("(object_id = ? OR object_name = ?)", f.Object, f.Object)
+	case !utf8.ValidString(f.Object):
+		return nil, nil
+	default:
+		q = q.Where("object_name = ?", f.Object)
 	}
 	if f.From > 0 {
 		q = q.Where("at >= ?", f.From)
@@ -294,6 +304,10 @@ func (s *Store) DeleteValue(ctx context.Context, name, value string) (bool, erro
 	}
 	n, err := res.RowsAffected()
 	return n > 0, err
+}
+
+func ascii(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r > 0x7e }) < 0
 }
 
 func mapNotFound(err error) error {

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/ax-scheduler/ax/internal/batch"
 )
 
 // Executor states.
@@ -237,4 +239,22 @@ func (s *Store) Output(ctx context.Context, ns, executionID, offset int64, limit
 		}
 	}
 	return string(b), next, unavailable(rows.Err())
+}
+
+// AppOf is the name of the app that an execution of a namespace belongs to, as its batch is
+// pinned to it.
+func (s *Store) AppOf(ctx context.Context, ns, executionID int64) (string, error) {
+	var job, version int64
+	err := s.read.QueryRowContext(ctx, "SELECT b.job_id, b.job_version FROM execution_log e JOIN execution_batch b ON b.batch_id = e.batch_id AND b.day = e.day WHERE e.id = ? AND e.day = ? AND e.ns_id = ?", executionID, batch.ExecutionDay(executionID), ns).Scan(&job, &version)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", ErrNotFound
+	}
+	if err != nil {
+		return "", unavailable(err)
+	}
+	def, err := s.Definition(ctx, job, version)
+	if err != nil {
+		return "", err
+	}
+	return def.App, nil
 }

@@ -67,6 +67,10 @@ func (s *Store) HasUsers(ctx context.Context) (bool, error) {
 func (s *Store) UserByName(ctx context.Context, name string) (User, error) {
 	var u User
 	err := s.gr.WithContext(ctx).Where("name = ?", name).Take(&u).Error
+	if err == nil && u.Name != name {
+		// MySQL takes blanks at the end for nothing.
+		return User{}, ErrNotFound
+	}
 	return u, mapNotFound(err)
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -94,8 +95,9 @@ func (s *Store) Jobs(ctx context.Context, ns int64, f JobFilter) ([]Job, error) 
 	}
 	if f.Text != "" {
 		like := "%" + likeEscaper.Replace(strings.ToLower(f.Text)) + "%"
+		id, _ := strconv.ParseInt(f.Text, 10, 64) // 0, which no job has, for a text that is no id
 		where = append(where, "(LOWER(name) LIKE ? ESCAPE '!' OR LOWER(handler) LIKE ? ESCAPE '!' OR id = ?)")
-		args = append(args, like, like, f.Text)
+		args = append(args, like, like, id)
 	}
 	rows, err := s.read.QueryContext(ctx, "SELECT "+jobColumns+" FROM job_info WHERE "+strings.Join(where, " AND ")+" ORDER BY id LIMIT ?", append(args, f.Limit)...)
 	if err != nil {

@@ -472,8 +472,8 @@ func (b *Bucket) End(list []Ending, now int64) error {
 		if e.StopConfirmed {
 			confirmed = 1
 		}
-		if _, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, finished_at = ?, duration = ?, waited = ?, peak_memory_mb = ?, error = ?, result = ?, stop_confirmed = ?, actual_time = COALESCE(actual_time, ?) WHERE day = ? AND id = ?",
-			string(e.Status), now, duration, waited, peak, e.Error, e.Result, confirmed, started, batch.ExecutionDay(e.ID), e.ID); err != nil {
+		if _, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, finished_at = ?, duration = ?, waited = ?, peak_memory_mb = ?, error = ?, result = ?, stop_confirmed = ?, actual_time = COALESCE(actual_time, ?), dispatched_at = CASE WHEN ? >= 0 THEN COALESCE(dispatched_at, not_before) ELSE dispatched_at END WHERE day = ? AND id = ?",
+			string(e.Status), now, duration, waited, peak, e.Error, e.Result, confirmed, started, e.Duration, batch.ExecutionDay(e.ID), e.ID); err != nil {
 			return fmt.Errorf("end execution %d: %w", e.ID, err)
 		}
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/ax-scheduler/ax/internal/auth"
 	"github.com/ax-scheduler/ax/internal/clock"
 	"github.com/ax-scheduler/ax/internal/cluster"
+	"github.com/ax-scheduler/ax/internal/job"
 	"github.com/ax-scheduler/ax/internal/message"
 	"github.com/ax-scheduler/ax/internal/metric"
 	"github.com/ax-scheduler/ax/internal/outcome"
@@ -217,7 +218,11 @@ func (a *API) authorize(api huma.API) func(huma.Context, func(huma.Context)) {
 				return
 			}
 		case scopeNamespace:
-			ns, err := a.Store.NamespaceByName(ctx, hc.Param("namespace"))
+			// A text that can be no name is not looked up.
+			ns, err := store.Namespace{}, error(store.ErrNotFound)
+			if name := hc.Param("namespace"); job.ValidName("namespace", name) == nil {
+				ns, err = a.Store.NamespaceByName(ctx, name)
+			}
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				p, _ := httpx.Map(ctx, err)
 				_ = huma.WriteErr(api, huma.WithContext(hc, ctx), p.Status, "", p)

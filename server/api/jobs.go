@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -322,6 +323,14 @@ func (a *API) definition(b JobBody, used int) (d job.Definition, last int, err e
 	if b.Misfire != nil {
 		d.Misfire = job.Misfire{Policy: b.Misfire.Policy, Window: r.duration("misfire.window", b.Misfire.Window), Max: b.Misfire.Max}
 	}
+	for i, t := range d.Triggers {
+		if t.No > used || t.No < 0 {
+			r.bad = append(r.bad, &message.Invalid{Code: "trigger_number", Field: fmt.Sprintf("triggers[%d].no", i), Token: strconv.Itoa(t.No), Message: message.Text{
+				EN: "Trigger numbers are given by the server; leave it out for a new trigger.", ZH: "触发器编号由服务器分配；新触发器请不要填写编号。",
+			}})
+			d.Triggers[i].No = 0
+		}
+	}
 	last = d.Normalize(used)
 	err = d.Validate(a.Clock.Now(), a.Router.Strategies())
 	if invalid, ok := errors.AsType[*job.InvalidError](err); ok {
@@ -402,6 +411,9 @@ func (a *API) listJobs(ctx context.Context, in *jobListInput) (*body[list[jobVie
 	if err := openCursor(ctx, in.Cursor, &f.After); err != nil {
 		return nil, err
 	}
+	if in.App != "" && job.ValidName("app", in.App) != nil {
+		return &body[list[jobView]]{list[jobView]{Items: []jobView{}}}, nil // there can be no such app
+	}
 	ns := nsOf(ctx).ID
 	jobs, err := a.Store.Jobs(ctx, ns, f)
 	if err != nil {
@@ -473,7 +485,7 @@ func (a *API) createJob(ctx context.Context, in *createJobInput) (*body[jobView]
 		return nil, err
 	}
 	err = a.inBucket(ctx, ns.Bucket, func(b *store.Bucket) error {
-		hints, err := trigger.Hints(&d, max(now, b.Cursor()))
+		hints, err := trigger.Hints(&d, now)
 		if err != nil {
 			return err
 		}

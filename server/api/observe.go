@@ -115,6 +115,10 @@ func (a *API) listExecutors(ctx context.Context, in *executorsInput) (*body[list
 			ID: id(x.ID), App: x.AppName, Address: x.Address, State: x.State, Reason: reasonOf(x.Reason, ""), Labels: x.Labels, CPU: x.CPU, MemoryMB: x.MemoryMB, Slots: x.Slots, Running: x.Busy,
 			Handlers: []handlerView{}, SDK: x.SDK, RegisteredAt: stamp(x.RegisteredAt), StartID: x.StartID, HeartbeatAgeMs: x.Age().Milliseconds(),
 		}
+		if x.State == store.ExecutorOffline {
+			// It is not heard of any more; what is known is when that was noticed.
+			v.HeartbeatAgeMs = max(clock.Millis(a.Clock)-x.ChangedAt, 0)
+		}
 		if v.Labels == nil {
 			v.Labels = map[string]string{}
 		}

@@ -33,6 +33,8 @@ const (
 	maxLogBody = 256 << 10
 	// maxOutput bounds the output of one execution.
 	maxOutput = 32 << 20
+	// readFor bounds the reading of a body from a sender that is not known yet.
+	readFor = 10 * time.Second
 	// seenLimit bounds the remembered message ids.
 	seenLimit = 200_000
 )
@@ -127,6 +129,11 @@ func handle[M message](a *API, kind string, limit int64, f func(c *gin.Context, 
 			var m M
 			if err = decode(body, &m); err == nil {
 				if err = a.check(kind, from, m.head()); err == nil {
+					if kind != protocol.TypeRegister {
+						_, err = a.registry.Instance(from.app.App.ID, m.head().Instance)
+					}
+				}
+				if err == nil {
 					from.instance = m.head().Instance
 					var reply any
 					if reply, err = f(c, from, m); err == nil {
@@ -153,6 +160,11 @@ func decode[M message](body []byte, m *M) error {
 // verify reads the body, whole but bounded, and checks the signature with the keys of the
 // app that the header names. An unknown app is answered like a wrong key.
 func (a *API) verify(c *gin.Context, limit int64) (sender, []byte, error) {
+	// What the headers alone rule out is not read at all, and reading is bounded in time.
+	if err := protocol.Plausible(c.Request.Header); err != nil {
+		return sender{}, nil, refuse(http.StatusUnauthorized, "bad_signature", protocol.ErrSignature.Error())
+	}
+	_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(readFor))
 	body, err := io.ReadAll(io.LimitReader(c.Request.Body, limit+1))
 	if err != nil {
 		return sender{}, nil, refuse(http.StatusBadRequest, "bad_body", "the body could not be read")
@@ -241,6 +253,14 @@ func (a *API) register(c *gin.Context, from sender, m registerMessage) (any, err
 	if len(m.StartID) < 8 || len(m.StartID) > 64 || !ascii(m.StartID) || !ascii(m.SDK) || !ascii(m.Address) {
 		return nil, refuse(http.StatusBadRequest, "bad_field", "startId (8 to 64 characters), sdk and address are ASCII")
 	}
+	const maxSlots, maxCPU, maxMemoryMB, maxLabelBytes = 1_000_000, 100_000, 1 << 40, 16 << 10
+	labels := 0
+	for k, v := range m.Labels {
+		labels += len(k) + len(v)
+	}
+	if m.Slots < 0 || m.Slots > maxSlots || m.CPU < 0 || m.CPU > maxCPU || m.MemoryMB < 0 || m.MemoryMB > maxMemoryMB || labels > maxLabelBytes {
+		return nil, refuse(http.StatusBadRequest, "bad_field", "slots (up to 1000000), cpu (up to 100000) and memoryMB must not be negative; labels have at most 16 KiB together")
+	}
 	x, err := a.registry.Beat(c.Request.Context(), from.app.App, m.Register)
 	if err != nil {
 		return nil, err
@@ -305,7 +325,7 @@ func (a *API) results(c *gin.Context, from sender, m resultsMessage) (any, error
 			r.Result = &cut
 		}
 		// One bad item does not void the others: it is answered as unknown.
-		if report, ok := outcome.FromResult(from.app.Namespace.ID, r); ok && decoded {
+		if report, ok := outcome.FromResult(from.app.Namespace.ID, from.app.App.Name, r); ok && decoded {
 			reports, at = append(reports, report), append(at, i)
 		}
 	}
@@ -334,7 +354,7 @@ func (a *API) lease(c *gin.Context, from sender, m leaseMessage) (any, error) {
 		if err != nil || id <= 0 || r.ExtendMs < 0 || r.ExtendMs > maxExtend.Milliseconds() {
 			continue
 		}
-		asks = append(asks, outcome.Extension{ExecutionID: id, ExtendMs: r.ExtendMs, NS: from.app.Namespace.ID})
+		asks = append(asks, outcome.Extension{ExecutionID: id, ExtendMs: r.ExtendMs, NS: from.app.Namespace.ID, App: from.app.App.Name})
 	}
 	deadlines, err := a.outcome.Extend(c.Request.Context(), asks)
 	if err != nil {
@@ -376,6 +396,15 @@ func (a *API) output_(c *gin.Context, from sender, m logMessage) (any, error) {
 			}
 		}
 		answer := protocol.Answer{ExecutionID: part[0].ExecutionID, Answer: "stored"}
+		app, err := a.store.AppOf(c.Request.Context(), from.app.Namespace.ID, id)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+		if app != from.app.App.Name {
+			answer.Answer = "refused"
+			out.Answers = append(out.Answers, answer)
+			continue
+		}
 		answer.Next, err = a.store.AppendOutput(c.Request.Context(), from.app.Namespace.ID, id, batch.ExecutionDay(id), chunks, maxOutput, clock.Millis(a.clock))
 		switch {
 		case errors.Is(err, store.ErrNotFound):
