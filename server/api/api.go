@@ -219,7 +219,7 @@ func (a *API) authorize(api huma.API) func(huma.Context, func(huma.Context)) {
 			}
 		case scopeNamespace:
 			// A text that can be no name is not looked up.
-			ns, err := store.Namespace{}, error(store.ErrNotFound)
+			ns, err := store.Namespace{}, store.ErrNotFound
 			if name := hc.Param("namespace"); job.ValidName("namespace", name) == nil {
 				ns, err = a.Store.NamespaceByName(ctx, name)
 			}
