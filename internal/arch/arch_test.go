@@ -50,7 +50,7 @@ var mayImport = map[string]string{
 	"internal/outcome":  "internal/batch internal/clock internal/cluster internal/job internal/metric internal/protocol internal/ready internal/registry internal/store",
 	"internal/trigger": "internal/batch internal/clock internal/cluster internal/job internal/metric internal/outcome internal/ready internal/registry internal/routing " +
 		"internal/schedule internal/store",
-	"internal/dispatch": "internal/batch internal/clock internal/cluster internal/egress internal/metric internal/outcome internal/protocol internal/ready " +
+	"internal/dispatch": "internal/batch internal/clock internal/cluster internal/egress internal/job internal/metric internal/outcome internal/protocol internal/ready " +
 		"internal/registry internal/routing internal/store",
 	"internal/sweep": "internal/batch internal/clock internal/cluster internal/outcome internal/ready internal/registry internal/store",
 

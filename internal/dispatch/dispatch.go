@@ -18,6 +18,7 @@ import (
 	"github.com/ax-scheduler/ax/internal/batch"
 	"github.com/ax-scheduler/ax/internal/clock"
 	"github.com/ax-scheduler/ax/internal/cluster"
+	"github.com/ax-scheduler/ax/internal/job"
 	"github.com/ax-scheduler/ax/internal/metric"
 	"github.com/ax-scheduler/ax/internal/outcome"
 	"github.com/ax-scheduler/ax/internal/protocol"
@@ -291,9 +292,12 @@ func (d *Dispatch) sendBound(ctx context.Context, list []chosen) {
 }
 
 // Foresee chooses the executor of an execution that will be due soon, so that the choice can be
-// written with its row. nil: none can be named, or the strategy wants to see the load at the instant.
+// written with its row. nil: none can be named, the strategy wants to see the load at the instant, or
+// the firing may have to wait for another: a row that names an executor and whose time has passed counts
+// as sent after a crash.
 func (d *Dispatch) Foresee(e *ready.Execution) *ready.Bound {
-	if !d.router.Steady(e.Batch.Def.Routing.Strategy) {
+	c := e.Batch.Def.Concurrency
+	if !d.router.Steady(e.Batch.Def.Routing.Strategy) || c.Policy != job.OverlapSkip && (c.Policy != job.OverlapAllow || c.Max > 0) {
 		return nil
 	}
 	candidates, _, _ := d.registry.Candidates(e.Batch.AppID, e.Batch.JobID, e.Batch.Def.Handler, nil)

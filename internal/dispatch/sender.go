@@ -24,7 +24,7 @@ const (
 	// maxBody keeps a request under the executor's limit of 1 MiB.
 	maxBody = 900 << 10
 	// resendFor is how long a request without an answer is repeated. After that the sweep decides.
-	resendFor = 60 * time.Second
+	resendFor = 20 * time.Second
 )
 
 // sender is what waits for one executor.

@@ -27,7 +27,7 @@ const (
 	// unheard is how long an executor may fail to list an execution before it does not have it.
 	unheard = 30 * time.Second
 	// resend is how long dispatch repeats an unanswered request before the sweep decides.
-	resend = 70 * time.Second
+	resend = 30 * time.Second
 	// overrun is the grace beyond a time limit that the executor enforces by itself.
 	overrun = 5 * time.Second
 	// stopTimeout and stopCancel are how long a stop may stay unconfirmed before the execution is
