@@ -317,11 +317,6 @@ func mapNotFound(err error) error {
 	return unavailable(err)
 }
 
-// Ids joins ids for a log line.
-func Ids(ids []int64) string {
-	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(ids)), ","), "[]")
-}
-
 // AppNames are the names of an app and its namespace.
 func (s *Store) AppNames(ctx context.Context, ns, app int64) (namespace, name string, err error) {
 	err = s.read.QueryRowContext(ctx, "SELECT n.name, a.name FROM app a JOIN namespace n ON n.id = a.ns_id WHERE a.ns_id = ? AND a.id = ?", ns, app).Scan(&namespace, &name)

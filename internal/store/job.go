@@ -61,16 +61,6 @@ func (s *Store) Job(ctx context.Context, ns, id int64) (Job, error) {
 	return j, unavailable(err)
 }
 
-// JobAnywhere reads a job whose namespace the caller does not know yet; the caller must
-// check the namespace of the answer.
-func (s *Store) JobAnywhere(ctx context.Context, id int64) (Job, error) {
-	j, err := scanJob(s.read.QueryRowContext(ctx, "SELECT "+jobColumns+" FROM job_info WHERE id = ?", id))
-	if errors.Is(err, sql.ErrNoRows) {
-		return j, ErrNotFound
-	}
-	return j, unavailable(err)
-}
-
 // JobFilter narrows a list of jobs. Zero fields do not filter.
 type JobFilter struct {
 	Text    string // part of the name, the handler or the id

@@ -124,32 +124,6 @@ func (s *Store) Leave(ctx context.Context, id string) error {
 	return unavailable(err)
 }
 
-// Lease is a row of bucket_lease with its owner's liveness.
-type Lease struct {
-	Bucket   int
-	Owner    string
-	Epoch    int64
-	CursorAt int64
-}
-
-// Leases lists all buckets.
-func (s *Store) Leases(ctx context.Context) ([]Lease, error) {
-	rows, err := s.read.QueryContext(ctx, "SELECT bucket, owner, epoch, cursor_at FROM bucket_lease ORDER BY bucket")
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	defer func() { _ = rows.Close() }()
-	var out []Lease
-	for rows.Next() {
-		var l Lease
-		if err := rows.Scan(&l.Bucket, &l.Owner, &l.Epoch, &l.CursorAt); err != nil {
-			return nil, unavailable(err)
-		}
-		out = append(out, l)
-	}
-	return out, unavailable(rows.Err())
-}
-
 // Bucket is a transaction under a fence. It exists only inside InBucket.
 type Bucket struct {
 	s   *Store
