@@ -67,7 +67,8 @@ var mayImport = map[string]string{
 	"server/app": "internal/appkey internal/auth internal/clock internal/cluster internal/config internal/dispatch internal/egress internal/message " +
 		"internal/metric internal/outcome internal/protocol internal/ready internal/registry internal/routing internal/seal internal/store internal/sweep " +
 		"internal/trigger server/api server/executorapi server/httpx web",
-	"server/cli": "internal/config internal/message internal/schedule server/app",
+	"server/bench": "internal/batch internal/protocol internal/schedule internal/store",
+	"server/cli":   "internal/config internal/message internal/protocol internal/schedule server/app server/bench",
 	"server":     "server/cli",
 
 	// Harnesses, for tests only, and this table.

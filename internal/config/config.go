@@ -41,6 +41,8 @@ type Config struct {
 	AckTimeout        time.Duration
 	ExecutorWait      time.Duration
 	WaitLimit         time.Duration
+	PerRequest        int
+	DebugListen       string
 	Retention         time.Duration
 	DrainDelay        time.Duration
 	// Demo marks a demonstration server; it is no setting.
@@ -70,6 +72,7 @@ func Settings() []Setting {
 		{"allow-plain-http", "false", "true or false", "Listen beyond loopback without TLS. Passwords and tokens then cross the network in the clear.", "bool"},
 		{"behind-tls-proxy", "false", "true or false", "A proxy in front of this server speaks TLS to browsers. Cookies are marked secure.", "bool"},
 		{"advertise-addr", "", "host:port", "Where other servers reach this one. Empty = the listen address.", "string"},
+		{"debug-listen", "", "host:port on loopback", "Serves Go's profiles under /debug/pprof/. Empty = off.", "string"},
 		{"base-path", "/", "path", "Prefix under which browsers see the console.", "string"},
 		{"executor-heartbeat", "10s", "duration, 1s to 5m", "How often executors report. Three missed make one suspect.", "duration"},
 		{"executor-probe-delay", "15s", "duration, 1s to 10m", "How long a suspect executor is left alone before it is asked whether it lives.", "duration"},
@@ -77,6 +80,7 @@ func Settings() []Setting {
 		{"dispatch-ack-timeout", "3s", "duration, 500ms to 1m", "Bounds one request to an executor, connecting included. It is not a job's timeout.", "duration"},
 		{"dispatch-executor-wait", "5s", "duration, 0s to 1h", "How long an attempt waits for any executor of its app before it fails with no_executor.", "duration"},
 		{"dispatch-wait-limit", "30m", "duration, 10s to 168h", "How long an execution may wait for a free executor before it fails.", "duration"},
+		{"dispatch-per-request", "100", "number, 1 to 200", "The most executions that one request to an executor carries. 1 = a request for each.", "number"},
 		{"history-retention", "720h", "duration, 24h to 87600h", "How long batches, executions and output are kept.", "duration"},
 		{"drain-delay", "0s", "duration, 0s to 5m", "How long the server goes on serving after SIGTERM while load balancers take notice.", "duration"},
 	}
@@ -174,6 +178,15 @@ func Load(fs *pflag.FlagSet) (Config, error) {
 		}
 		return v
 	}
+	number := func(key string, low, high int) int {
+		v, err := strconv.Atoi(k.String(key))
+		if err != nil {
+			bad(key, k.String(key), "not a whole number")
+		} else if v < low || v > high {
+			bad(key, k.String(key), "out of range")
+		}
+		return v
+	}
 	one := func(key string, allowed ...string) string {
 		v := k.String(key)
 		if slices.Contains(allowed, v) {
@@ -183,10 +196,12 @@ func Load(fs *pflag.FlagSet) (Config, error) {
 		return v
 	}
 	c.Listen, c.Data, c.Database, c.AdminPasswordFile, c.AdvertiseAddr, c.BasePath = k.String("listen"), k.String("data"), k.String("database"), k.String("admin-password-file"), k.String("advertise-addr"), k.String("base-path")
+	c.DebugListen = k.String("debug-listen")
 	c.LogLevel, c.LogFormat = one("log-level", "debug", "info", "warn", "error"), one("log-format", "text", "json")
 	c.AllowPlainHTTP, c.BehindTLSProxy = boolean("allow-plain-http"), boolean("behind-tls-proxy")
 	c.Heartbeat, c.ProbeDelay, c.Lease = span("executor-heartbeat", time.Second, 5*time.Minute), span("executor-probe-delay", time.Second, 10*time.Minute), span("executor-lease", 30*time.Second, 24*time.Hour)
 	c.AckTimeout, c.ExecutorWait, c.WaitLimit = span("dispatch-ack-timeout", 500*time.Millisecond, time.Minute), span("dispatch-executor-wait", 0, time.Hour), span("dispatch-wait-limit", 10*time.Second, 168*time.Hour)
+	c.PerRequest = number("dispatch-per-request", 1, 200)
 	c.Retention, c.DrainDelay = span("history-retention", 24*time.Hour, 87600*time.Hour), span("drain-delay", 0, 5*time.Minute)
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
@@ -195,6 +210,13 @@ func Load(fs *pflag.FlagSet) (Config, error) {
 		bad("listen", c.Listen, "not a port")
 	} else if !loopback(host) && !c.AllowPlainHTTP && !c.BehindTLSProxy {
 		bad("listen", c.Listen, "reachable from outside without TLS; put a TLS proxy in front and set behind-tls-proxy, or set allow-plain-http if the network is trusted")
+	}
+	if c.DebugListen != "" {
+		if host, _, err := net.SplitHostPort(c.DebugListen); err != nil {
+			bad("debug-listen", c.DebugListen, "not an address with a port")
+		} else if !loopback(host) {
+			bad("debug-listen", c.DebugListen, "not on loopback")
+		}
 	}
 	if c.AdvertiseAddr != "" {
 		if _, _, err := net.SplitHostPort(c.AdvertiseAddr); err != nil {
@@ -232,9 +254,9 @@ func loopback(host string) bool {
 func (c Config) Print(fs *pflag.FlagSet) string {
 	values := map[string]string{
 		"listen": c.Listen, "data": c.Data, "database": Masked(c.Database), "admin-password-file": c.AdminPasswordFile, "log-level": c.LogLevel, "log-format": c.LogFormat,
-		"allow-plain-http": strconv.FormatBool(c.AllowPlainHTTP), "behind-tls-proxy": strconv.FormatBool(c.BehindTLSProxy), "advertise-addr": c.AdvertiseAddr, "base-path": c.BasePath,
+		"allow-plain-http": strconv.FormatBool(c.AllowPlainHTTP), "behind-tls-proxy": strconv.FormatBool(c.BehindTLSProxy), "advertise-addr": c.AdvertiseAddr, "base-path": c.BasePath, "debug-listen": c.DebugListen,
 		"executor-heartbeat": c.Heartbeat.String(), "executor-probe-delay": c.ProbeDelay.String(), "executor-lease": c.Lease.String(), "dispatch-ack-timeout": c.AckTimeout.String(),
-		"dispatch-executor-wait": c.ExecutorWait.String(), "dispatch-wait-limit": c.WaitLimit.String(), "history-retention": c.Retention.String(), "drain-delay": c.DrainDelay.String(),
+		"dispatch-executor-wait": c.ExecutorWait.String(), "dispatch-wait-limit": c.WaitLimit.String(), "dispatch-per-request": strconv.Itoa(c.PerRequest), "history-retention": c.Retention.String(), "drain-delay": c.DrainDelay.String(),
 	}
 	var b strings.Builder
 	for _, s := range Settings() {

@@ -38,6 +38,9 @@ type Settings struct {
 	ExecutorWait time.Duration
 	// WaitLimit is how long an execution may wait for its turn before it fails. Default 30m.
 	WaitLimit time.Duration
+	// PerRequest bounds the executions of one request to an executor: 50 to 200 cost least each.
+	// Default 100.
+	PerRequest int
 }
 
 const (

@@ -19,8 +19,6 @@ import (
 const (
 	// inFlight bounds the requests to one executor at a time: a slow one holds up nobody else.
 	inFlight = 4
-	// perRequest bounds the executions of one request: 50 to 200 cost least each.
-	perRequest = 100
 	// maxBody keeps a request under the executor's limit of 1 MiB.
 	maxBody = 900 << 10
 	// resendFor is how long a request without an answer is repeated. After that the sweep decides.
@@ -55,7 +53,7 @@ func (d *Dispatch) send(ctx context.Context, worker int64, list []delivery) {
 	}
 	s.queue = append(s.queue, list...)
 	// As many requests as the queue fills, and one at once however little there is.
-	for range min(inFlight-s.working, (len(s.queue)+perRequest-1)/perRequest) {
+	for range min(inFlight-s.working, (len(s.queue)+d.settings.PerRequest-1)/d.settings.PerRequest) {
 		s.working++
 		d.active.Go(func() { d.work(ctx, worker) })
 	}
@@ -75,7 +73,7 @@ func (d *Dispatch) work(ctx context.Context, worker int64) {
 			return
 		}
 		size, n := 0, 0
-		for n < len(s.queue) && n < perRequest {
+		for n < len(s.queue) && n < d.settings.PerRequest {
 			b := s.queue[n].e.Batch
 			add := len(b.Params) + 600
 			if b.Event != nil {

@@ -173,7 +173,7 @@ func (a *App) build() error {
 	portNumber, _ := strconv.Atoi(port)
 	a.dispatch = dispatch.New(dispatch.Config{
 		Store: a.store, Cluster: a.cluster, Ready: a.ready, Registry: a.registry, Outcome: a.outcome, Router: router, Clock: a.clock, Metrics: a.metrics, Log: a.log,
-		Client: client, Port: portNumber, Settings: dispatch.Settings{AckTimeout: c.AckTimeout, ExecutorWait: c.ExecutorWait, WaitLimit: c.WaitLimit},
+		Client: client, Port: portNumber, Settings: dispatch.Settings{AckTimeout: c.AckTimeout, ExecutorWait: c.ExecutorWait, WaitLimit: c.WaitLimit, PerRequest: c.PerRequest},
 	})
 	a.sweep = sweep.New(sweep.Config{Store: a.store, Cluster: a.cluster, Registry: a.registry, Ready: a.ready, Outcome: a.outcome, Clock: a.clock, Log: a.log, Settings: sweep.Settings{Retention: c.Retention}})
 	a.gauges()
@@ -265,6 +265,10 @@ func (a *App) work(ctx context.Context, server *http.Server) error {
 			_ = server.Close() // streams that outlive the limit
 		}
 		return nil
+	}
+	if err := a.debug(ctx); err != nil {
+		_ = stop()
+		return err
 	}
 	if err := a.bringUp(ctx); err != nil {
 		_ = stop()

@@ -42,7 +42,7 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	root.SetErr(errOut)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(serveCommand(), demoCommand(), cronCommand(), configCommand(), openapiCommand())
+	root.AddCommand(serveCommand(), demoCommand(), cronCommand(), configCommand(), openapiCommand(), benchCommand(), benchExecutorCommand())
 	err := root.ExecuteContext(ctx)
 	var usage usageError
 	switch {
