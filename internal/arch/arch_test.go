@@ -69,7 +69,7 @@ var mayImport = map[string]string{
 		"internal/trigger server/api server/executorapi server/httpx web",
 	"server/bench": "internal/batch internal/protocol internal/schedule internal/store",
 	"server/cli":   "internal/config internal/message internal/protocol internal/schedule server/app server/bench",
-	"server":     "server/cli",
+	"server":       "server/cli",
 
 	// Harnesses, for tests only, and this table.
 	"internal/storetest": "internal/store",

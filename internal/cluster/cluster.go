@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"sort"
 	"sync"
 	"time"
@@ -40,8 +39,9 @@ type Cluster struct {
 
 	mu       sync.RWMutex
 	owned    map[int]store.Fence
-	pending  map[int]store.Fence // taken in the database, not yet taken up
-	renewed  time.Time           // monotonic reading before the last good renewal was sent
+	pending  map[int]store.Fence      // taken in the database, not yet taken up
+	since    [store.Buckets]time.Time // when each owned bucket was taken up last
+	renewed  time.Time                // monotonic reading before the last good renewal was sent
 	draining bool
 	settled  bool // everything that was free has been taken up once
 }
@@ -171,8 +171,9 @@ func (c *Cluster) Renew(ctx context.Context) error {
 	if !c.renewed.IsZero() && time.Since(c.renewed) > trust {
 		// For a while nothing could be acted for, and what came in then was dropped: everything is
 		// read again.
-		maps.Copy(c.pending, c.owned)
-		clear(c.owned)
+		for _, f := range c.owned {
+			c.again(f)
+		}
 	}
 	c.renewed = before
 	return nil
@@ -236,7 +237,7 @@ func (c *Cluster) takeUp(ctx context.Context) error {
 		}
 		c.mu.Lock()
 		delete(c.pending, f.Bucket)
-		c.owned[f.Bucket] = f
+		c.owned[f.Bucket], c.since[f.Bucket] = f, time.Now()
 		c.mu.Unlock()
 	}
 	if len(list) > 0 {
@@ -271,7 +272,23 @@ func (c *Cluster) Reload(f store.Fence) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if held, ok := c.owned[f.Bucket]; ok && held.Epoch == f.Epoch {
-		delete(c.owned, f.Bucket)
-		c.pending[f.Bucket] = f
+		c.again(held)
 	}
+}
+
+// again makes an owned bucket one that is to be read.
+func (c *Cluster) again(f store.Fence) {
+	delete(c.owned, f.Bucket)
+	f.Round++
+	c.pending[f.Bucket] = f
+}
+
+// HeldFor is how long this replica has owned a bucket since it read its rows; 0 when it does not.
+func (c *Cluster) HeldFor(bucket int) time.Duration {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if _, ok := c.owned[bucket]; !ok {
+		return 0
+	}
+	return time.Since(c.since[bucket])
 }

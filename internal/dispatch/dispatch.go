@@ -152,9 +152,11 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 
 	var picked, sendable, lost []chosen
 	var refused []*outcome.Report
+	var later []*ready.Execution
 	waiting := map[int]map[string]map[string]int{} // bucket → reason → batches to note
 	taken := d.ready.Take(now, passLimit, func(e *ready.Execution) ready.Placement {
-		if _, ok := d.cluster.Fence(e.Batch.Bucket); !ok {
+		f, ok := d.cluster.Fence(e.Batch.Bucket)
+		if !ok {
 			return ready.Blocked
 		}
 		if e.Bound != nil {
@@ -162,6 +164,10 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 			switch {
 			case e.Bound.Sent && good:
 				sendable = append(sendable, chosen{e, worker})
+				return ready.Taken
+			case e.Bound.Sent && now-e.ReadyAt < resendFor.Milliseconds() && !d.registry.Word(e.Bound.WorkerID, e.Bound.StartID, e.ID).Gone:
+				// Its executor is silent for the moment, and may have it or not: it is asked when it is back.
+				later = append(later, e)
 				return ready.Taken
 			case e.Bound.Sent:
 				// Its executor is silent or gone: the sweep decides, once the row says that it was sent.
@@ -180,7 +186,7 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 			picked = append(picked, chosen{e, worker})
 			return ready.Taken
 		case final:
-			refused = append(refused, &outcome.Report{ExecutionID: e.ID, Event: batch.RunReject, Reason: reason, NoRetry: reason == outcome.ReasonNoHandler || reason == outcome.ReasonWaitTimeout})
+			refused = append(refused, &outcome.Report{ExecutionID: e.ID, Under: f, Event: batch.RunReject, Reason: reason, NoRetry: reason == outcome.ReasonNoHandler || reason == outcome.ReasonWaitTimeout})
 			return ready.Taken
 		}
 		if !e.Noted && now-e.ReadyAt >= noteAfter {
@@ -189,6 +195,10 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 		}
 		return ready.Blocked
 	})
+	for _, e := range later {
+		e.NotBefore = now + again.Milliseconds()
+	}
+	d.ready.Add(later...)
 	if len(refused) > 0 {
 		d.outcome.Report(refused...)
 	}
@@ -284,7 +294,7 @@ func (d *Dispatch) sendBound(ctx context.Context, list []chosen) {
 	perWorker := map[int64][]delivery{}
 	for _, c := range list {
 		if f, ok := d.cluster.Fence(c.e.Batch.Bucket); ok {
-			perWorker[c.worker.ID] = append(perWorker[c.worker.ID], delivery{c, f.Epoch})
+			perWorker[c.worker.ID] = append(perWorker[c.worker.ID], delivery{c, f})
 			continue
 		}
 		d.registry.Gave(c.worker.ID, c.e.ID)
@@ -361,7 +371,7 @@ func (d *Dispatch) assign(ctx context.Context, picked []chosen, now int64, send 
 				}
 				continue
 			}
-			perWorker[c.worker.ID] = append(perWorker[c.worker.ID], delivery{c, f.Epoch})
+			perWorker[c.worker.ID] = append(perWorker[c.worker.ID], delivery{c, f})
 		}
 		if !send {
 			continue

@@ -14,6 +14,7 @@ import (
 	"github.com/ax-scheduler/ax/internal/outcome"
 	"github.com/ax-scheduler/ax/internal/protocol"
 	"github.com/ax-scheduler/ax/internal/ready"
+	"github.com/ax-scheduler/ax/internal/store"
 )
 
 const (
@@ -33,7 +34,8 @@ type sender struct {
 
 type delivery struct {
 	chosen
-	epoch int64
+	// fence is that under which the execution was taken from memory.
+	fence store.Fence
 }
 
 // refusers are the executors that did not take it so far, this one included: with one of them
@@ -101,7 +103,7 @@ func (d *Dispatch) deliver(ctx context.Context, part []delivery) {
 	for i, p := range part {
 		b := p.e.Batch
 		executions[i] = protocol.RunExecution{
-			BatchID: b.ID, ExecutionID: strconv.FormatInt(p.e.ID, 10), Fence: protocol.Fence{Attempt: p.e.Attempt, Epoch: p.epoch},
+			BatchID: b.ID, ExecutionID: strconv.FormatInt(p.e.ID, 10), Fence: protocol.Fence{Attempt: p.e.Attempt, Epoch: p.fence.Epoch},
 			Job: protocol.RunJob{ID: strconv.FormatInt(b.JobID, 10), Name: b.Def.Name, Version: b.JobVersion}, Handler: b.Def.Handler, Params: b.Params,
 			ShardingID: p.e.Shard, ShardingTotal: b.Total, Attempt: p.e.Attempt, DueAt: b.DueAt, PlannedFor: b.PlannedFor, Zone: b.Zone,
 			TimeoutMs: time.Duration(b.Def.Timeout).Milliseconds(), LeaseMs: lease, Trigger: b.Kind, Event: b.Event, TraceID: batch.TraceID(b.ID, p.e.ID),
@@ -137,7 +139,7 @@ func (d *Dispatch) deliver(ctx context.Context, part []delivery) {
 			// It answered, and took nothing.
 			reports := make([]*outcome.Report, len(part))
 			for i, p := range part {
-				reports[i] = &outcome.Report{ExecutionID: p.e.ID, Event: batch.RunReject, Reason: outcome.ReasonExecutorErr, Avoid: p.refusers()}
+				reports[i] = &outcome.Report{ExecutionID: p.e.ID, Under: p.fence, Event: batch.RunReject, Reason: outcome.ReasonExecutorErr, Avoid: p.refusers()}
 			}
 			d.outcome.Report(reports...)
 			return
@@ -184,11 +186,14 @@ func (d *Dispatch) back(part []delivery, reason string) {
 	for _, p := range part {
 		if p.e.Bound != nil {
 			d.registry.Gave(p.worker.ID, p.e.ID)
+			if f, ok := d.cluster.Fence(p.e.Batch.Bucket); !ok || f != p.fence {
+				continue // the bucket was or will be read again, and with it this execution
+			}
 			p.e.Bound, p.e.Avoid = nil, p.refusers()
 			again = append(again, p.e)
 			continue
 		}
-		reports = append(reports, &outcome.Report{ExecutionID: p.e.ID, Event: batch.RunUnassign, Reason: reason, Avoid: p.refusers()})
+		reports = append(reports, &outcome.Report{ExecutionID: p.e.ID, Under: p.fence, Event: batch.RunUnassign, Reason: reason, Avoid: p.refusers()})
 	}
 	d.ready.Add(again...)
 	d.outcome.Report(reports...)
@@ -204,7 +209,7 @@ func (d *Dispatch) answered(ctx context.Context, part []delivery, answers []prot
 	reports := make([]*outcome.Report, 0, len(part))
 	for _, p := range part {
 		b := p.e.Batch
-		r := &outcome.Report{ExecutionID: p.e.ID, Event: batch.RunReject, Avoid: p.refusers()}
+		r := &outcome.Report{ExecutionID: p.e.ID, Under: p.fence, Event: batch.RunReject, Avoid: p.refusers()}
 		switch said[strconv.FormatInt(p.e.ID, 10)] {
 		case protocol.Accepted, protocol.Duplicate:
 			r.Event, r.SentAt = batch.RunAccept, sentAt

@@ -199,8 +199,21 @@ func (o *Outcome) Skip(ctx context.Context, skips []ready.Skip) error {
 		err := o.store.InBucket(ctx, f, func(b *store.Bucket) error {
 			reasons := map[string]map[string]int{}
 			var endings []store.Ending
+			var ids []int64
+			for _, s := range list {
+				for _, e := range s.Executions {
+					ids = append(ids, e.ID)
+				}
+			}
+			rows, err := b.Executions(ids)
+			if err != nil {
+				return err
+			}
 			for _, s := range list {
 				head := s.Executions[0].Batch
+				if rows[s.Executions[0].ID].Status != batch.RunScheduled {
+					continue // it was sent before, or withdrawn: memory is behind
+				}
 				if reasons[s.Reason] == nil {
 					reasons[s.Reason] = map[string]int{}
 				}

@@ -83,6 +83,10 @@ type Report struct {
 	// checked (it comes from inside).
 	From int64
 	App  string
+	// Under, when its Owner is set, is the fence under which the reporter took the execution from
+	// memory. Has the bucket been read again since, memory holds the execution once more and will
+	// report of it again: what this report would put there would be a second copy.
+	Under store.Fence
 
 	done   func(answer string, err error)
 	answer string
@@ -224,12 +228,25 @@ func (o *Outcome) RunOnce(ctx context.Context) int {
 }
 
 func (o *Outcome) write(ctx context.Context, bucket int, list []*Report) {
+	defer o.ready.Hold(bucket)()
+	// Under the hold nobody reads the bucket's rows into memory, so this stays true until the end.
 	f, ok := o.cluster.Fence(bucket)
 	if !ok {
 		finish(list, ErrNotOwner)
 		return
 	}
-	defer o.ready.Hold(bucket)()
+	outdated := list
+	list = nil
+	for _, r := range outdated {
+		if r.Under.Owner != "" && r.Under != f {
+			finish([]*Report{r}, ErrNotOwner)
+			continue
+		}
+		list = append(list, r)
+	}
+	if len(list) == 0 {
+		return
+	}
 	now := clock.Millis(o.clock)
 	var p *pass
 	err := o.store.InBucket(ctx, f, func(b *store.Bucket) error {

@@ -32,6 +32,7 @@ type bench struct {
 	s     *store.Store
 	o     *outcome.Outcome
 	ready *ready.Ready
+	c     *cluster.Cluster
 	fence store.Fence
 	job   store.Job
 	n     int
@@ -56,6 +57,7 @@ func newBench(t testing.TB, s *store.Store, retry job.Retry) *bench {
 	require.NoError(t, err)
 	require.Equal(t, store.Buckets, owned)
 	b.o = outcome.New(outcome.Config{Store: s, Cluster: c, Ready: b.ready, Registry: reg, Clock: clk, Metrics: metric.New("test", "test"), Log: log, Planned: func() {}})
+	b.c = c
 	b.fence, _ = c.Fence(ns.Bucket)
 	def := job.Definition{Name: "job", App: "app", Handler: "work", Retry: retry}
 	def.Normalize(0)
@@ -232,4 +234,55 @@ func BenchmarkRecord(b *testing.B) {
 		require.NoError(b, err)
 	}
 	b.ReportMetric(float64(size*b.N)/b.Elapsed().Seconds(), "results/s")
+}
+
+// A report that was begun before its bucket was read again would put a second copy of its execution
+// into memory: it is left to the copy that the reading brought.
+func TestAReportFromBeforeTheBucketWasReadAgain(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		b := newBench(t, s, job.Retry{Max: 3})
+		ids, batches := b.running(1, 1)
+		b.c.Reload(b.fence)
+		_, err := b.c.RunOnce(t.Context(), true)
+		require.NoError(t, err)
+		now, ok := b.c.Fence(b.fence.Bucket)
+		require.True(t, ok)
+		require.NotEqual(t, b.fence, now)
+		require.Equal(t, b.fence.Epoch, now.Epoch)
+		reject := func(under store.Fence) *outcome.Report {
+			return &outcome.Report{ExecutionID: ids[0], Under: under, Event: batch.RunLose, Reason: outcome.ReasonGone}
+		}
+		_, err = b.o.Record(t.Context(), []*outcome.Report{reject(b.fence)})
+		require.ErrorIs(t, err, outcome.ErrNotOwner)
+		require.Equal(t, batch.Running, b.head(batches[0]).State)
+		_, ok = b.ready.Next()
+		require.False(t, ok, "nothing was queued")
+		_, err = b.o.Record(t.Context(), []*outcome.Report{reject(now)})
+		require.NoError(t, err)
+		_, ok = b.ready.Next()
+		require.True(t, ok, "the next attempt is queued")
+	})
+}
+
+// Memory may be behind: what has been sent or has ended is not overwritten by a skip.
+func TestASkipLeavesAloneWhatRan(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		b := newBench(t, s, job.Retry{})
+		ids, batches := b.running(2, 1)
+		_, err := b.o.Record(t.Context(), []*outcome.Report{b.report(ids[0], batches[0], "SUCCEEDED")})
+		require.NoError(t, err)
+		var skips []ready.Skip
+		for i, id := range batches {
+			skips = append(skips, ready.Skip{Reason: ready.ReasonStillRunning, Executions: []*ready.Execution{{ID: ids[i], Batch: &ready.Batch{ID: id, Day: batch.Day(start), Bucket: b.fence.Bucket, NS: b.job.NS, JobID: b.job.ID}}}})
+		}
+		require.NoError(t, b.o.Skip(t.Context(), skips))
+		require.Equal(t, batch.Succeeded, b.head(batches[0]).State)
+		require.Equal(t, batch.Running, b.head(batches[1]).State)
+		rows, err := s.Attempts(t.Context(), b.job.NS, batches[0])
+		require.NoError(t, err)
+		require.Equal(t, batch.RunSucceeded, rows[0].Status)
+		rows, err = s.Attempts(t.Context(), b.job.NS, batches[1])
+		require.NoError(t, err)
+		require.Equal(t, batch.RunRunning, rows[0].Status)
+	})
 }

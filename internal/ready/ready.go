@@ -234,6 +234,14 @@ func (r *Ready) admit(g group, now int64, v *Verdicts) {
 		r.enqueue(g, now)
 		return
 	}
+	if b.Admitted {
+		// It has ended since it was put here: a former owner had sent it, and its result was faster
+		// than its turn. Let in again it would count as active for ever.
+		if len(s.active) == 0 && len(s.waiting) == 0 {
+			delete(r.jobs, b.JobID)
+		}
+		return
+	}
 	limit := b.Def.Concurrency.Max
 	if b.Def.Concurrency.Policy == job.OverlapAllow && limit == 0 || len(s.active) < limit && len(s.waiting) == 0 {
 		r.activate(s, g, now)

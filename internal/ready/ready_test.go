@@ -218,3 +218,19 @@ func TestStops(t *testing.T) {
 	require.Len(t, r.Stops(), 2)
 	require.Empty(t, r.Stops())
 }
+
+// A new owner finds a batch open that the former one had sent, and its result is there before its turn
+// comes: it must not count as active for ever.
+func TestWhatHasEndedIsNotLetInAgain(t *testing.T) {
+	r := ready.New(time.UnixMilli(start))
+	b := newBatch("b", 1, 10, start, job.OverlapSkip, 1)
+	b.Admitted = true
+	r.Active(ready.Active{BatchID: "b", Bucket: 1, NS: 1, JobID: 10})
+	r.Add(&ready.Execution{Batch: b, ID: 1, NotBefore: start})
+	r.Ended(10, "b", start)
+	require.Empty(t, r.Due(start).Skips)
+	require.Zero(t, r.Len())
+	r.Add(&ready.Execution{Batch: newBatch("next", 1, 10, start+1000, job.OverlapSkip, 1), ID: 2, NotBefore: start + 1000})
+	require.Empty(t, r.Due(start+1000).Skips, "nothing runs, so the next firing does")
+	require.Equal(t, 1, r.Len())
+}

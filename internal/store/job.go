@@ -223,7 +223,7 @@ func (b *Bucket) writeTriggers(j *Job, hints map[int]int64) error {
 			return fmt.Errorf("write trigger %d: %w", t.No, err)
 		}
 	}
-	return b.refreshNext(j.ID, 0)
+	return b.refreshNext(map[int64]int64{j.ID: 0})
 }
 
 // DeleteJob removes a job, its triggers and its versions; its history stays. ErrStale:

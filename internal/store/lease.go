@@ -14,6 +14,10 @@ type Fence struct {
 	Bucket int
 	Owner  string
 	Epoch  int64
+	// Round counts how often the owner has read the bucket's rows into memory under this epoch. The
+	// database knows nothing of it: it tells what was begun before such a reading from what is
+	// begun after, when both may hold the same execution.
+	Round uint64
 }
 
 // Replica is one ax-server process.

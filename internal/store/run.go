@@ -373,30 +373,32 @@ type Accepted struct {
 // Accept records that executors took executions: RUNNING, with lease and, where the
 // state was being asked for, its end. Rows that have moved on (a result came first) are left.
 func (b *Bucket) Accept(list []Accepted, now, leaseUntil int64) error {
-	perSend := map[int64][]int64{}
 	batches := map[string]int{}
-	for _, a := range list {
-		perSend[a.SentAt] = append(perSend[a.SentAt], a.ID)
-		batches[a.BatchID] = batch.ExecutionDay(a.ID)
-	}
-	from := []batch.Run{batch.RunScheduled, batch.RunDispatching, batch.RunUnknown}
-	for sentAt, ids := range perSend {
+	values := make([][]any, len(list))
+	for i, a := range list {
+		sentAt := a.SentAt
 		if sentAt == 0 {
 			sentAt = now
 		}
-		err := eachDay(ids, func(day int, part []int64) error {
-			args := []any{string(batch.RunRunning), sentAt, now, leaseUntil, day}
-			args = append(args, anys(from)...)
-			args = append(args, anys(part)...)
-			_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, dispatched_at = COALESCE(dispatched_at, ?), actual_time = COALESCE(actual_time, ?), lease_until = ? WHERE day = ? AND status IN ("+marks(len(from))+") AND id IN ("+marks(len(part))+")", args...)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("accept executions: %w", err)
-		}
+		batches[a.BatchID] = batch.ExecutionDay(a.ID)
+		values[i] = []any{a.ID, batch.ExecutionDay(a.ID), sentAt}
+	}
+	from := quoted(batch.RunScheduled, batch.RunDispatching, batch.RunUnknown)
+	set := fmt.Sprintf("status = '%s', dispatched_at = COALESCE(dispatched_at, v.sent_at), actual_time = COALESCE(actual_time, %d), lease_until = %d", batch.RunRunning, now, leaseUntil)
+	if _, err := b.updateEach("execution_log", []string{"id", "day"}, []string{"sent_at"}, set, "t.status IN ("+from+")", values); err != nil {
+		return fmt.Errorf("accept executions: %w", err)
 	}
 	// What it waited for is over; why it is late (a misfire) stays.
 	return b.advanceBatches(batches, batch.EventStart, "started_at = COALESCE(started_at, ?), reason = CASE WHEN reason LIKE 'waiting%' OR reason = 'retry_waits' THEN '' ELSE reason END", now)
+}
+
+// quoted lists states for a statement. They are constants of this program.
+func quoted(states ...batch.Run) string {
+	list := make([]string, len(states))
+	for i, s := range states {
+		list[i] = "'" + string(s) + "'"
+	}
+	return strings.Join(list, ", ")
 }
 
 // Unassign takes executions back whose request certainly did not reach the executor.
@@ -439,28 +441,21 @@ type Ending struct {
 	StopConfirmed bool
 }
 
-// End ends executions that were read in this transaction. Endings that look alike go
-// in one statement, since nearly all results are "succeeded, nothing to say".
+// End ends executions that were read in this transaction. Those that succeeded with nothing to
+// say go in one statement, since nearly all do.
 func (b *Bucket) End(list []Ending, now int64) error {
-	plain := map[int64][]int64{} // duration is the one thing in which plain results differ; kept per row below
+	var plain [][]any
 	var odd []Ending
 	for _, e := range list {
 		if e.Status == batch.RunSucceeded && e.Error == "" && e.Result == nil && e.PeakMemoryMB == 0 {
-			key := e.Duration<<32 | e.Waited&0xffffffff
-			plain[key] = append(plain[key], e.ID)
+			plain = append(plain, []any{e.ID, batch.ExecutionDay(e.ID), e.Duration, e.Waited})
 			continue
 		}
 		odd = append(odd, e)
 	}
-	for key, ids := range plain {
-		err := eachDay(ids, func(day int, part []int64) error {
-			args := append([]any{string(batch.RunSucceeded), now, key >> 32, key & 0xffffffff, now - key>>32, day}, anys(part)...)
-			_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, finished_at = ?, duration = ?, waited = ?, actual_time = COALESCE(actual_time, ?), dispatched_at = COALESCE(dispatched_at, not_before) WHERE day = ? AND id IN ("+marks(len(part))+")", args...)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("end executions: %w", err)
-		}
+	set := fmt.Sprintf("status = '%s', finished_at = %d, duration = v.ran, waited = v.stood, actual_time = COALESCE(actual_time, %d - v.ran), dispatched_at = COALESCE(dispatched_at, not_before)", batch.RunSucceeded, now, now)
+	if _, err := b.updateEach("execution_log", []string{"id", "day"}, []string{"ran", "stood"}, set, "", plain); err != nil {
+		return fmt.Errorf("end executions: %w", err)
 	}
 	for _, e := range odd {
 		var duration, waited, peak, started any

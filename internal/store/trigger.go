@@ -85,43 +85,79 @@ type TriggerKey struct {
 // next trigger time. It returns the triggers that were edited, switched off or deleted since they
 // were read: they are left alone, and what was planned by the old reading must not be fired.
 func (b *Bucket) MoveHints(list []Hint) (edited map[TriggerKey]bool, err error) {
-	last := map[int64]int64{}
-	edited = map[TriggerKey]bool{}
-	for _, h := range list {
-		var next any
+	values := make([][]any, len(list))
+	next := make(map[TriggerKey]int64, len(list))
+	for i, h := range list {
+		var at any
 		if h.Next > 0 {
-			next = h.Next
+			at = h.Next
 		}
-		res, err := b.tx.ExecContext(b.ctx, "UPDATE job_trigger SET next_due_hint = ? WHERE job_id = ? AND no = ? AND next_due_hint = ?", next, h.JobID, h.No, h.From)
-		if err != nil {
-			return nil, fmt.Errorf("move trigger %d of job %d: %w", h.No, h.JobID, err)
-		}
-		if n, err := res.RowsAffected(); err != nil {
-			return nil, fmt.Errorf("move trigger %d of job %d: %w", h.No, h.JobID, err)
-		} else if n == 0 {
-			edited[TriggerKey{h.JobID, h.No}] = true
-			continue
-		}
-		last[h.JobID] = max(last[h.JobID], h.FiredAt)
+		values[i] = []any{h.JobID, h.No, h.From, at}
+		next[TriggerKey{h.JobID, h.No}] = h.Next
 	}
-	for job, fired := range last {
-		if err := b.refreshNext(job, fired); err != nil {
+	// A hint moves on in any case, so a row that was touched was changed.
+	changed, err := b.updateEach("job_trigger", []string{"job_id", "no"}, []string{"was", "planned"}, "next_due_hint = v.planned", "t.next_due_hint = v.was", values)
+	if err != nil {
+		return nil, err
+	}
+	if changed != int64(len(list)) {
+		if edited, err = b.editedTriggers(list, next); err != nil {
+			return nil, err
+		}
+	}
+	fired := map[int64]int64{}
+	for _, h := range list {
+		if !edited[TriggerKey{h.JobID, h.No}] {
+			fired[h.JobID] = max(fired[h.JobID], h.FiredAt)
+		}
+	}
+	return edited, b.refreshNext(fired)
+}
+
+// editedTriggers finds which triggers do not carry the hint that was just written.
+func (b *Bucket) editedTriggers(list []Hint, next map[TriggerKey]int64) (map[TriggerKey]bool, error) {
+	edited := make(map[TriggerKey]bool)
+	for _, h := range list {
+		edited[TriggerKey{h.JobID, h.No}] = true
+	}
+	for start := 0; start < len(list); start += group {
+		part := list[start:min(start+group, len(list))]
+		jobs := make([]any, len(part))
+		for i, h := range part {
+			jobs[i] = h.JobID
+		}
+		found, err := b.tx.QueryContext(b.ctx, "SELECT job_id, no, COALESCE(next_due_hint, 0) FROM job_trigger WHERE job_id IN ("+marks(len(jobs))+")", jobs...)
+		if err != nil {
+			return nil, fmt.Errorf("read triggers: %w", err)
+		}
+		for found.Next() {
+			var k TriggerKey
+			var at int64
+			if err := found.Scan(&k.JobID, &k.No, &at); err != nil {
+				_ = found.Close() //nolint:sqlclosecheck // a defer in a loop would keep them all open
+				return nil, err
+			}
+			if want, ours := next[k]; ours && want == at {
+				delete(edited, k)
+			}
+		}
+		if err := errors.Join(found.Err(), found.Close()); err != nil {
 			return nil, err
 		}
 	}
 	return edited, nil
 }
 
-func (b *Bucket) refreshNext(job, fired int64) error {
-	set, args := "", []any{}
-	if fired > 0 {
-		set, args = ", last_trigger_time = ?", append(args, fired)
+// refreshNext writes jobs' next trigger times from their triggers, and when they fired last, if that
+// is not 0.
+func (b *Bucket) refreshNext(fired map[int64]int64) error {
+	values := make([][]any, 0, len(fired))
+	for job, at := range fired {
+		values = append(values, []any{job, at})
 	}
-	args = append(args, job)
-	if _, err := b.tx.ExecContext(b.ctx, "UPDATE job_info SET next_trigger_time = (SELECT MIN(t.next_due_hint) FROM job_trigger t WHERE t.job_id = job_info.id)"+set+" WHERE id = ?", args...); err != nil {
-		return fmt.Errorf("job %d: next trigger time: %w", job, err)
-	}
-	return nil
+	const set = "next_trigger_time = (SELECT MIN(x.next_due_hint) FROM job_trigger x WHERE x.job_id = v.id), last_trigger_time = CASE WHEN v.fired > 0 THEN v.fired ELSE last_trigger_time END"
+	_, err := b.updateEach("job_info", []string{"id"}, []string{"fired"}, set, "", values)
+	return err
 }
 
 // SetFixedDelay plans the next firing of a fixed-delay trigger, unless the job was
@@ -143,7 +179,7 @@ func (b *Bucket) SetFixedDelay(job int64, no int, finishedAt int64) (planned boo
 	if _, err := b.tx.ExecContext(b.ctx, "UPDATE job_trigger SET next_due_hint = ? WHERE job_id = ? AND no = ?", next, job, no); err != nil {
 		return false, fmt.Errorf("plan trigger %d of job %d: %w", no, job, err)
 	}
-	return true, b.refreshNext(job, 0)
+	return true, b.refreshNext(map[int64]int64{job: 0})
 }
 
 // Withdraw deletes batches that are planned and have certainly not been sent: memory

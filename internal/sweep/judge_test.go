@@ -14,9 +14,10 @@ import (
 	"github.com/ax-scheduler/ax/internal/store"
 )
 
+const now = int64(1_796_000_000_000)
+
 // What becomes of an execution from which nobody has heard the end.
 func TestJudge(t *testing.T) {
-	const now = int64(1_796_000_000_000)
 	ago := func(d time.Duration) int64 { return now - d.Milliseconds() }
 	in := func(d time.Duration) int64 { return now + d.Milliseconds() }
 	r := registry.New(nil, clock.NewManual(time.UnixMilli(now)), slog.New(slog.DiscardHandler), registry.Settings{Heartbeat: 10 * time.Second, ProbeDelay: 15 * time.Second, Lease: 10 * time.Minute}, nil, func() {})
@@ -50,7 +51,7 @@ func TestJudge(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.row.ID, tt.row.WorkerID = 5, 7
-			got := s.judge(tt.row, tt.word, now)
+			got := s.judge(tt.row, tt.word, now, time.Hour.Milliseconds())
 			if tt.event == "" {
 				require.Nil(t, got)
 				return
@@ -65,4 +66,14 @@ func TestJudge(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a former owner had sent is sent again by the new one: its patience begins with the takeover.
+func TestPatienceBeginsAnewWithATakeover(t *testing.T) {
+	r := registry.New(nil, clock.NewManual(time.UnixMilli(now)), slog.New(slog.DiscardHandler), registry.Settings{Heartbeat: time.Second, ProbeDelay: time.Second, Lease: time.Minute}, nil, func() {})
+	s := New(Config{Registry: r})
+	row := store.Execution{ID: 5, WorkerID: 7, Status: batch.RunDispatching, DispatchedAt: now - time.Hour.Milliseconds()}
+	word := registry.Word{Known: true, Beats: 5}
+	require.Nil(t, s.judge(row, word, now, (29*time.Second).Milliseconds()))
+	require.NotNil(t, s.judge(row, word, now, (31*time.Second).Milliseconds()))
 }

@@ -140,7 +140,7 @@ func (s *Sweep) look(ctx context.Context, f store.Fence, rows []store.Execution,
 	var again []ready.Stop
 	for _, row := range rows {
 		word := s.registry.Word(row.WorkerID, row.WorkerStartID, row.ID)
-		if v := s.judge(row, word, now); v != nil {
+		if v := s.judge(row, word, now, s.cluster.HeldFor(f.Bucket).Milliseconds()); v != nil {
 			reports = append(reports, v)
 			delete(s.asked, row.ID)
 			continue
@@ -182,12 +182,14 @@ func (s *Sweep) look(ctx context.Context, f store.Fence, rows []store.Execution,
 	return errs
 }
 
-// judge ends an execution for which nobody will answer any more; nil leaves it.
-func (s *Sweep) judge(row store.Execution, word registry.Word, now int64) *outcome.Report {
+// judge ends an execution for which nobody will answer any more; nil leaves it. held is how
+// long, in milliseconds, this replica has answered for its bucket: what a former owner had sent is
+// sent again by this one, so patience begins anew.
+func (s *Sweep) judge(row store.Execution, word registry.Word, now, held int64) *outcome.Report {
 	lost := func(reason string) *outcome.Report {
 		return &outcome.Report{ExecutionID: row.ID, Event: batch.RunLose, Reason: reason, Avoid: []int64{row.WorkerID}}
 	}
-	age := now - row.DispatchedAt
+	age := min(now-row.DispatchedAt, held)
 	if word.Gone {
 		return lost(outcome.ReasonGone)
 	}
