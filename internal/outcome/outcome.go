@@ -38,6 +38,10 @@ const (
 	queueLimit = 100_000
 	// groupLimit bounds one transaction.
 	groupLimit = 2000
+	// linger is how long an acceptance may wait for the result of its execution, so that a short run
+	// is written once and not twice. Nothing depends on the acceptance: until it is written the row
+	// says that the execution may have been sent, and its executor knows.
+	linger = 100 * time.Millisecond
 	// maxRejections and maxLosses bound the moves of one shard that are not its own fault.
 	maxRejections = 30
 	maxLosses     = 5
@@ -77,7 +81,7 @@ type Report struct {
 	NoRetry bool
 	// Unconfirmed: the executor did not confirm that it stopped.
 	Unconfirmed bool
-	// SentAt is when the request left, for an acceptance.
+	// SentAt is when the request left, for an acceptance or a result that came with one; 0 = not known.
 	SentAt int64
 	// From and App are the namespace and the app that the report must belong to; 0 and "" = not
 	// checked (it comes from inside).
@@ -109,7 +113,14 @@ type Outcome struct {
 
 	mu    sync.Mutex
 	queue []*Report
+	acks  []ack // acceptances, oldest first
 	wake  chan struct{}
+}
+
+// ack is an acceptance that waits for its result.
+type ack struct {
+	report *Report
+	at     time.Time
 }
 
 // Config is what an Outcome needs.
@@ -135,11 +146,19 @@ func New(c Config) *Outcome {
 
 // Report hands in reports without waiting for their commit.
 func (o *Outcome) Report(list ...*Report) {
+	rest := list[:0:0]
+	o.mu.Lock()
 	for _, r := range list {
 		r.done = func(string, error) {}
+		if r.Event == batch.RunAccept {
+			o.acks = append(o.acks, ack{r, time.Now()})
+			continue
+		}
+		rest = append(rest, r)
 	}
+	o.mu.Unlock()
 	// Reports from inside are bounded by what is in flight and must not be dropped.
-	o.push(list, false)
+	o.push(rest, false)
 }
 
 // Record hands in reports and waits until they are durable. It returns an answer for each in
@@ -186,32 +205,74 @@ func (o *Outcome) push(list []*Report, bounded bool) bool {
 
 // Run writes reports until ctx ends, then what is left once more.
 func (o *Outcome) Run(ctx context.Context) error {
+	look := time.NewTimer(linger)
+	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 			defer cancel()
-			for o.RunOnce(last) > 0 {
+			for o.RunOnce(last, time.Now().Add(linger)) > 0 {
 			}
 			return nil
 		case <-o.wake:
-			for o.RunOnce(ctx) > 0 && ctx.Err() == nil {
-			}
+		case <-look.C:
 		}
+		for o.RunOnce(ctx, time.Now()) > 0 && ctx.Err() == nil {
+		}
+		look.Reset(o.patience())
 	}
 }
 
-// RunOnce writes what has piled up, and returns how many reports it took.
-func (o *Outcome) RunOnce(ctx context.Context) int {
+// patience is how long no acceptance has waited long enough.
+func (o *Outcome) patience() time.Duration {
 	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.acks) == 0 {
+		return time.Minute // the next one wakes the loop
+	}
+	return max(linger-time.Since(o.acks[0].at), 0)
+}
+
+// take takes the reports that one pass writes, at the host's time now.
+func (o *Outcome) take(now time.Time) []*Report {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	n := min(len(o.queue), groupLimit)
 	part := o.queue[:n:n]
 	o.queue = o.queue[n:]
 	if len(o.queue) == 0 {
 		o.queue = nil
 	}
-	o.mu.Unlock()
-	if n == 0 {
+	if len(o.acks) == 0 {
+		return part
+	}
+	results := make(map[int64]*Report, len(part))
+	for _, r := range part {
+		if r.Result != nil {
+			results[r.ExecutionID] = r
+		}
+	}
+	kept := o.acks[:0]
+	for _, a := range o.acks {
+		switch r := results[a.report.ExecutionID]; {
+		case r != nil:
+			r.SentAt = a.report.SentAt // the result says all that the acceptance would
+		case now.Sub(a.at) >= linger:
+			part = append(part, a.report)
+		default:
+			kept = append(kept, a)
+		}
+	}
+	clear(o.acks[len(kept):])
+	o.acks = kept
+	return part
+}
+
+// RunOnce writes what has piled up at the host's time now, and returns how many reports it took.
+func (o *Outcome) RunOnce(ctx context.Context, now time.Time) int {
+	part := o.take(now)
+	if len(part) == 0 {
 		return 0
 	}
 	buckets := map[int][]*Report{}
@@ -224,7 +285,7 @@ func (o *Outcome) RunOnce(ctx context.Context) int {
 		wait.Go(func() { o.write(ctx, bucket, list) })
 	}
 	wait.Wait()
-	return n
+	return len(part)
 }
 
 func (o *Outcome) write(ctx context.Context, bucket int, list []*Report) {
@@ -452,7 +513,7 @@ func (p *pass) end(r *Report, row store.Execution, to batch.Run) error {
 	e := store.Ending{ID: row.ID, Status: to, Duration: -1, StopConfirmed: row.StopAskedAt > 0 && !r.Unconfirmed}
 	noRetry := r.NoRetry
 	if res := r.Result; res != nil {
-		e.Error, e.Result, e.Duration, e.Waited, e.PeakMemoryMB = "", res.Result, max(res.DurationMs, 0), max(res.WaitedMs, 0), res.PeakMemoryMB
+		e.Error, e.Result, e.Duration, e.Waited, e.PeakMemoryMB, e.SentAt = "", res.Result, max(res.DurationMs, 0), max(res.WaitedMs, 0), res.PeakMemoryMB, r.SentAt
 		if to != batch.RunSucceeded || res.Message != "" {
 			e.Error = clip(res.Message, 4000)
 		}

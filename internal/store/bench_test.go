@@ -15,7 +15,12 @@ import (
 
 // One window of 500 firings: a transaction with their batches, executions and cursor.
 func BenchmarkWindow500(b *testing.B) {
-	s := storetest.New(b)
+	b.Run("sqlite", func(b *testing.B) { window(b, storetest.New(b)) })
+	b.Run("mysql", func(b *testing.B) { window(b, storetest.MySQL(b)) })
+}
+
+func window(b *testing.B, s *store.Store) {
+	b.Helper()
 	ctx := context.Background()
 	require.NoError(b, s.Announce(ctx, store.Replica{ID: "a"}, time.Hour))
 	fences, err := s.TakeFree(ctx, "a")

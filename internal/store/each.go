@@ -3,6 +3,8 @@ package store
 import (
 	"fmt"
 	"strings"
+
+	"github.com/ax-scheduler/ax/sql/migrate"
 )
 
 // updateEach updates many rows of a table in few statements, each row with values of its own.
@@ -28,7 +30,7 @@ func (b *Bucket) updateEach(table string, keys, columns []string, set, where str
 			args = append(args, row...)
 		}
 		var statement string
-		if b.s.dialect == "sqlite" {
+		if b.s.dialect == migrate.SQLite {
 			// SQLite knows no alias of the table in SET.
 			statement = "WITH v(" + strings.Join(names, ", ") + ") AS (VALUES " + rows(len(part), len(names)) + ") UPDATE " + table + " AS t SET " + set + " FROM v WHERE " + on + where
 		} else {
@@ -36,7 +38,9 @@ func (b *Bucket) updateEach(table string, keys, columns []string, set, where str
 			for i, n := range names {
 				first[i] = "? AS " + n
 			}
-			statement = "UPDATE " + table + " t JOIN (SELECT " + strings.Join(first, ", ") + strings.Repeat(" UNION ALL SELECT "+marks(len(names)), len(part)-1) + ") v ON " + on + where + " SET " + set
+			// STRAIGHT_JOIN: the values lead, and the table is read by its key. Left to choose, MariaDB may
+			// walk the whole table instead.
+			statement = "UPDATE (SELECT " + strings.Join(first, ", ") + strings.Repeat(" UNION ALL SELECT "+marks(len(names)), len(part)-1) + ") v STRAIGHT_JOIN " + table + " t ON " + on + where + " SET " + set
 		}
 		res, err := b.tx.ExecContext(b.ctx, statement, args...)
 		if err != nil {

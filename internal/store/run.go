@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ax-scheduler/ax/internal/batch"
+	"github.com/ax-scheduler/ax/sql/migrate"
 )
 
 // group is how many rows go into one statement: the knee of multi-row statements
@@ -389,8 +390,11 @@ func (b *Bucket) Accept(list []Accepted, now, leaseUntil int64) error {
 		return fmt.Errorf("accept executions: %w", err)
 	}
 	// What it waited for is over; why it is late (a misfire) stays.
-	return b.advanceBatches(batches, batch.EventStart, "started_at = COALESCE(started_at, ?), reason = CASE WHEN reason LIKE 'waiting%' OR reason = 'retry_waits' THEN '' ELSE reason END", now)
+	return b.advanceBatches(batches, batch.EventStart, "started_at = COALESCE(started_at, ?), reason = "+waitingIsOver, now)
 }
+
+// waitingIsOver keeps of a batch's reason what is still true once it has started.
+const waitingIsOver = "CASE WHEN reason LIKE 'waiting%' OR reason = 'retry_waits' THEN '' ELSE reason END"
 
 // quoted lists states for a statement. They are constants of this program.
 func quoted(states ...batch.Run) string {
@@ -439,6 +443,7 @@ type Ending struct {
 	Waited        int64
 	PeakMemoryMB  int64
 	StopConfirmed bool
+	SentAt        int64 // when the request left; 0 = not known
 }
 
 // End ends executions that were read in this transaction. Those that succeeded with nothing to
@@ -448,28 +453,45 @@ func (b *Bucket) End(list []Ending, now int64) error {
 	var odd []Ending
 	for _, e := range list {
 		if e.Status == batch.RunSucceeded && e.Error == "" && e.Result == nil && e.PeakMemoryMB == 0 {
-			plain = append(plain, []any{e.ID, batch.ExecutionDay(e.ID), e.Duration, e.Waited})
+			plain = append(plain, []any{e.ID, batch.ExecutionDay(e.ID), e.Duration, e.Waited, e.SentAt})
 			continue
 		}
 		odd = append(odd, e)
 	}
-	set := fmt.Sprintf("status = '%s', finished_at = %d, duration = v.ran, waited = v.stood, actual_time = COALESCE(actual_time, %d - v.ran), dispatched_at = COALESCE(dispatched_at, not_before)", batch.RunSucceeded, now, now)
-	if _, err := b.updateEach("execution_log", []string{"id", "day"}, []string{"ran", "stood"}, set, "", plain); err != nil {
+	set := fmt.Sprintf("status = '%s', finished_at = %d, duration = v.ran, waited = v.stood, actual_time = COALESCE(actual_time, %d - v.ran), dispatched_at = COALESCE(dispatched_at, NULLIF(v.sent_at, 0), not_before)", batch.RunSucceeded, now, now)
+	if _, err := b.updateEach("execution_log", []string{"id", "day"}, []string{"ran", "stood", "sent_at"}, set, "", plain); err != nil {
 		return fmt.Errorf("end executions: %w", err)
 	}
+	// Those that did not run and end alike, such as skipped ones, go together too.
+	type alike struct {
+		status    batch.Run
+		err       string
+		confirmed bool
+	}
+	unrun := map[alike][]int64{}
 	for _, e := range odd {
-		var duration, waited, peak, started any
-		if e.Duration >= 0 {
-			// It ran: where its result was faster than the answer to its request, that is the start.
-			duration, waited, peak, started = e.Duration, e.Waited, e.PeakMemoryMB, now-e.Duration
-		}
 		confirmed := 0
 		if e.StopConfirmed {
 			confirmed = 1
 		}
-		if _, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, finished_at = ?, duration = ?, waited = ?, peak_memory_mb = ?, error = ?, result = ?, stop_confirmed = ?, actual_time = COALESCE(actual_time, ?), dispatched_at = CASE WHEN ? >= 0 THEN COALESCE(dispatched_at, not_before) ELSE dispatched_at END WHERE day = ? AND id = ?",
-			string(e.Status), now, duration, waited, peak, e.Error, e.Result, confirmed, started, e.Duration, batch.ExecutionDay(e.ID), e.ID); err != nil {
+		if e.Duration < 0 && e.Result == nil {
+			k := alike{e.Status, e.Error, e.StopConfirmed}
+			unrun[k] = append(unrun[k], e.ID)
+			continue
+		}
+		// It ran: where its result was faster than the answer to its request, that is the start.
+		if _, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, finished_at = ?, duration = ?, waited = ?, peak_memory_mb = ?, error = ?, result = ?, stop_confirmed = ?, actual_time = COALESCE(actual_time, ?), dispatched_at = COALESCE(dispatched_at, NULLIF(?, 0), not_before) WHERE day = ? AND id = ?",
+			string(e.Status), now, e.Duration, e.Waited, e.PeakMemoryMB, e.Error, e.Result, confirmed, now-e.Duration, e.SentAt, batch.ExecutionDay(e.ID), e.ID); err != nil {
 			return fmt.Errorf("end execution %d: %w", e.ID, err)
+		}
+	}
+	for k, ids := range unrun {
+		err := eachDay(ids, func(day int, part []int64) error {
+			_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, finished_at = ?, error = ?, stop_confirmed = ? WHERE day = ? AND id IN ("+marks(len(part))+")", append([]any{string(k.status), now, k.err, k.confirmed, day}, anys(part)...)...)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("end executions: %w", err)
 		}
 	}
 	return nil
@@ -544,10 +566,11 @@ func (b *Bucket) EndBatches(batches map[string]int, e batch.Event, reason, detai
 	set, args := "shards_done = shards_done + ?, shards_failed = shards_failed + ?, finished_at = ?", []any{done, failed, now}
 	// A result can be here before the answer to the request that started it.
 	switch e { //nolint:exhaustive // the other events end what did not run
-	case batch.EventSucceed:
-		set, args = set+", started_at = COALESCE(started_at, ?)", append(args, now)
-	case batch.EventFail, batch.EventTimeOut:
+	case batch.EventSucceed, batch.EventFail, batch.EventTimeOut:
 		set += ", started_at = COALESCE(started_at, (SELECT MIN(l.actual_time) FROM execution_log l WHERE l.batch_id = execution_batch.batch_id AND l.day = execution_batch.day))"
+		if reason == "" {
+			set += ", reason = " + waitingIsOver
+		}
 	}
 	if reason != "" {
 		set, args = set+", reason = ?, reason_detail = ?", append(args, reason, detail)
@@ -690,7 +713,13 @@ func (s *Store) Open(ctx context.Context, bucket int, after int64, limit int) ([
 func (s *Store) OpenIn(ctx context.Context, buckets []int, states []batch.Run, sentBefore int64, limit int) ([]Execution, error) {
 	args := append(anys(buckets), anys(states)...)
 	args = append(args, sentBefore, limit)
-	rows, err := s.sched.QueryContext(ctx, "SELECT "+executionColumns+" FROM execution_log WHERE bucket IN ("+marks(len(buckets))+") AND status IN ("+marks(len(states))+") AND dispatched_at < ? ORDER BY not_before, id LIMIT ?", args...)
+	// The planner is told which index: for many buckets it would rather walk the table, which grows
+	// with history, while what is open stays little.
+	index := " FORCE INDEX (ix_execution_log_open)"
+	if s.dialect == migrate.SQLite {
+		index = " INDEXED BY ix_execution_log_open"
+	}
+	rows, err := s.sched.QueryContext(ctx, "SELECT "+executionColumns+" FROM execution_log"+index+" WHERE bucket IN ("+marks(len(buckets))+") AND status IN ("+marks(len(states))+") AND dispatched_at < ? ORDER BY not_before, id LIMIT ?", args...)
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("read running executions: %w", err))
 	}

@@ -27,12 +27,18 @@ func New(t testing.TB) *store.Store {
 	return open(t, store.Config{Dir: t.TempDir()})
 }
 
+// MySQL opens a migrated MariaDB database that goes away with the test.
+func MySQL(t testing.TB) *store.Store {
+	t.Helper()
+	return open(t, store.Config{DSN: Database(t)})
+}
+
 // Each runs f on SQLite and on MariaDB. With AX_TEST_MYSQL unset the second is skipped, which
 // make test never does.
 func Each(t *testing.T, f func(t *testing.T, s *store.Store)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { f(t, New(t)) })
-	t.Run("mysql", func(t *testing.T) { f(t, open(t, store.Config{DSN: Database(t)})) })
+	t.Run("mysql", func(t *testing.T) { f(t, MySQL(t)) })
 }
 
 // Database creates an empty MariaDB database and returns its DSN; it is dropped with the test.

@@ -160,4 +160,4 @@ func spans(micros []int64) *Spans {
 	return &Spans{Min: at(0), P50: at(0.5), P90: at(0.9), P99: at(0.99), Max: at(1)}
 }
 
-func some[T any](v T) *T { return &v }
+//go:fix inline

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -84,9 +85,7 @@ func (s *stage) bulk(ctx context.Context, path string, n int, when func(i int) t
 	}
 	plan = make(map[string]int64, n)
 	for _, part := range parts {
-		for id, at := range part {
-			plan[id] = at
-		}
+		maps.Copy(plan, part)
 	}
 	if len(plan) != n {
 		return nil, 0, fmt.Errorf("%d tasks were made, %d ids are different", n, len(plan))
@@ -168,7 +167,7 @@ func (s *stage) delayed(ctx context.Context, r *Report) error {
 	memory := r.RSSMB
 	use.into(r, len(part))
 	if memory != nil && r.RSSMB != nil {
-		r.RSSMB = some(max(*memory, *r.RSSMB))
+		r.RSSMB = new(max(*memory, *r.RSSMB))
 	}
 	return s.finish(ctx, r, part)
 }
@@ -208,7 +207,7 @@ func (s *stage) burst(ctx context.Context, r *Report) error {
 		return err
 	}
 	if r.ErrorMs != nil {
-		r.Seconds = some(r.ErrorMs.Max / 1000)
+		r.Seconds = new(r.ErrorMs.Max / 1000)
 	}
 	return nil
 }
@@ -247,7 +246,7 @@ func (s *stage) coldstart(ctx context.Context, r *Report) error {
 			arrived = min(arrived, x.At)
 		}
 	}
-	r.Seconds = some(float64(arrived-at.UnixMicro()) / 1e6)
+	r.Seconds = new(float64(arrived-at.UnixMicro()) / 1e6)
 	wait(ctx, settle)
 	r.RSSMB = s.rss(r)
 	// Those that were due while nobody served, too.

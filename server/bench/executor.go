@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -166,7 +167,7 @@ func (x *Executor) running() []protocol.Ref {
 	defer x.mu.Unlock()
 	refs := make([]protocol.Ref, 0, len(x.results))
 	for _, r := range x.results {
-		refs = append(refs, protocol.Ref{BatchID: r.BatchID, ExecutionID: r.ExecutionID, Fence: r.Fence, RanMs: some(int64(0))})
+		refs = append(refs, protocol.Ref{BatchID: r.BatchID, ExecutionID: r.ExecutionID, Fence: r.Fence, RanMs: new(int64(0))})
 	}
 	return refs
 }
@@ -198,7 +199,7 @@ func (x *Executor) report(ctx context.Context) {
 				if ctx.Err() != nil {
 					return
 				}
-				x.Log.Warn("results not taken", slog.String("err", err.Error()))
+				x.Log.WarnContext(ctx, "results not taken", slog.String("err", err.Error()))
 				x.mu.Lock()
 				x.results = append(part, x.results...)
 				x.mu.Unlock()
@@ -225,7 +226,7 @@ func (x *Executor) beat(ctx context.Context) {
 			}, &said)
 			if err != nil {
 				if ctx.Err() == nil {
-					x.Log.Warn("heartbeat not taken", slog.String("server", server), slog.String("err", err.Error()))
+					x.Log.WarnContext(ctx, "heartbeat not taken", slog.String("server", server), slog.String("err", err.Error()))
 				}
 				continue
 			}
@@ -286,7 +287,7 @@ func (x *Executor) ask(ctx context.Context, server, path string, message, answer
 
 func (x *Executor) writeLedger(w http.ResponseWriter, _ *http.Request) {
 	x.mu.Lock()
-	ledger := x.ledger[:len(x.ledger):len(x.ledger)]
+	ledger := slices.Clip(x.ledger)
 	x.mu.Unlock()
 	out := bufio.NewWriterSize(w, 1<<16)
 	var line []byte

@@ -16,7 +16,7 @@ func (s *stage) failover(ctx context.Context, r *Report) error {
 	if err := s.open(ctx); err != nil {
 		return err
 	}
-	if _, err := s.server(ctx, true); err != nil {
+	if err := s.server(ctx); err != nil {
 		return err
 	}
 	if err := s.executors(ctx); err != nil {
@@ -70,6 +70,6 @@ func (s *stage) failover(ctx context.Context, r *Report) error {
 		r.missing = append(r.missing, "nothing arrived after the failure")
 		return nil
 	}
-	r.Seconds = some(float64(first-at.UnixMicro()) / 1e6)
+	r.Seconds = new(float64(first-at.UnixMicro()) / 1e6)
 	return nil
 }

@@ -98,9 +98,9 @@ func compare(plan map[string]int64, ledger []start) tally {
 
 // into writes what was counted.
 func (t tally) into(r *Report) {
-	r.Lost, r.Doubled, r.Early = some(t.lost), some(t.doubled), some(t.early)
+	r.Lost, r.Doubled, r.Early = new(t.lost), new(t.doubled), new(t.early)
 	r.ErrorMs = spans(t.errors)
 	if n := len(t.errors); n > 0 && t.last > t.first {
-		r.TriggersPerSecond = some(float64(n) * 1e6 / float64(t.last-t.first))
+		r.TriggersPerSecond = new(float64(n) * 1e6 / float64(t.last-t.first))
 	}
 }

@@ -170,26 +170,26 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil //nolint:forcetypeassert // a TCP listener's address
 }
 
-// server starts a server; ready says whether to wait until it is. All of a stage share one key file.
-func (s *stage) server(ctx context.Context, ready bool) (*process, error) {
+// server starts a server and waits until it is ready. All of a stage share one key file.
+func (s *stage) server(ctx context.Context) error {
 	port, err := freePort()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	n := len(s.servers) + 1
 	data := filepath.Join(s.dir, "data")
 	if s.dsn != "" {
 		data = filepath.Join(s.dir, fmt.Sprintf("data-%d", n))
 		if err := os.MkdirAll(data, 0o700); err != nil {
-			return nil, err
+			return err
 		}
 		if n > 1 {
 			raw, err := os.ReadFile(filepath.Join(s.dir, "data-1", "master.key"))
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if err := os.WriteFile(filepath.Join(data, "master.key"), raw, 0o600); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
@@ -202,14 +202,11 @@ func (s *stage) server(ctx context.Context, ready bool) (*process, error) {
 	}
 	p, err := s.start(fmt.Sprintf("server-%d", n), args...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	p.url = "http://127.0.0.1:" + strconv.Itoa(port)
 	s.servers = append(s.servers, p)
-	if !ready {
-		return p, nil
-	}
-	return p, s.until(ctx, time.Minute, "the server is ready", func() (bool, error) {
+	return s.until(ctx, time.Minute, "the server is ready", func() (bool, error) {
 		if p.ended() {
 			return false, fmt.Errorf("the server ended; see %s", s.tail(fmt.Sprintf("server-%d", n)))
 		}
@@ -258,7 +255,7 @@ func (s *stage) until(ctx context.Context, limit time.Duration, what string, don
 // open starts the first server and the executors, and makes namespace and app.
 func (s *stage) open(ctx context.Context) error {
 	s.say("starting a server on %s", s.dialect())
-	if _, err := s.server(ctx, true); err != nil {
+	if err := s.server(ctx); err != nil {
 		return err
 	}
 	if err := s.call(ctx, http.MethodPost, "/api/v1/namespaces", map[string]string{"name": namespace, "displayName": "Bench"}, nil); err != nil {

@@ -161,7 +161,7 @@ func (s *stage) finish(ctx context.Context, r *Report, plan map[string]int64) er
 			return err
 		}
 		if left == 0 || time.Now().After(end) || ctx.Err() != nil {
-			r.Uncommitted = some(left)
+			r.Uncommitted = new(left)
 			return ctx.Err()
 		}
 		wait(ctx, 2*time.Second)
@@ -201,11 +201,11 @@ func (u usage) into(r *Report, n int) {
 		return
 	}
 	spent := now.server - u.server
-	r.CPUPercent = some(100 * spent.Seconds() / now.at.Sub(u.at).Seconds())
+	r.CPUPercent = new(100 * spent.Seconds() / now.at.Sub(u.at).Seconds())
 	if n > 0 {
-		r.CPUMicrosPerTrigger = some(float64(spent.Microseconds()) / float64(n))
+		r.CPUMicrosPerTrigger = new(float64(spent.Microseconds()) / float64(n))
 		if u.shared && now.shared {
-			r.DatabaseCPUMicrosPerTrigger = some(float64((now.database - u.database).Microseconds()) / float64(n))
+			r.DatabaseCPUMicrosPerTrigger = new(float64((now.database - u.database).Microseconds()) / float64(n))
 		}
 	}
 	r.RSSMB = u.s.rss(r)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -29,10 +30,8 @@ func benchCommand() *cobra.Command {
 			if len(args) != 1 {
 				return usageError{fmt.Errorf("name one measurement: %s", strings.Join(bench.Kinds(), ", "))}
 			}
-			for _, k := range bench.Kinds() {
-				if args[0] == k {
-					return nil
-				}
+			if slices.Contains(bench.Kinds(), args[0]) {
+				return nil
 			}
 			return usageError{fmt.Errorf("%q is no measurement; there are %s", args[0], strings.Join(bench.Kinds(), ", "))}
 		},
@@ -98,7 +97,9 @@ is 1 when a figure could not be measured, or when a firing was lost, doubled, ea
 
 func benchTable(out io.Writer, r bench.Report) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) { _, _ = fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	row := func(name, format string, args ...any) {
+		_, _ = fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
 	row(r.Name, "%s, %s dispatch", r.Database, r.Dispatch)
 	if r.Planned > 0 {
 		row("planned", "%d", r.Planned)
