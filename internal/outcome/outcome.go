@@ -742,7 +742,7 @@ func (o *Outcome) Batch(ctx context.Context, h store.BatchHead, bucket int) (*re
 	}
 	b := &ready.Batch{
 		ID: h.ID, Day: h.Day, Bucket: bucket, NS: h.NS, JobID: h.JobID, JobVersion: h.JobVersion, AppID: app.ID, Def: def, TriggerNo: h.TriggerNo, Kind: h.Kind,
-		DueAt: h.DueAt, PlannedFor: h.PlannedFor, Params: def.Params, Event: h.Event, Zone: ZoneOf(def, h.TriggerNo), Priority: h.Priority, Total: h.Total, Turn: uint64(h.DueAt / 1000),
+		DueAt: h.DueAt, PlannedFor: h.PlannedFor, Params: def.Params, Event: h.Event, Zone: ZoneOf(def, h.TriggerNo), Priority: h.Priority, Total: h.Total, Turn: uint64(h.DueAt / 1000), CatchUp: h.CatchUp(),
 	}
 	if h.Params != nil {
 		b.Params = *h.Params

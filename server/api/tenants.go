@@ -177,7 +177,7 @@ func (a *API) createApp(ctx context.Context, in *appInput) (*body[createdAppView
 		return nil, bad
 	}
 	ns := nsOf(ctx)
-	app := store.App{NSID: ns.ID, Name: in.Body.Name, Protocol: "ax", CreatedAt: clock.Millis(a.Clock)}
+	app := store.App{NSID: ns.ID, Name: in.Body.Name, Protocol: "ax", DrainRate: job.DefaultAppRate, CreatedAt: clock.Millis(a.Clock)}
 	key, text := protocol.NewKey()
 	v := createdAppView{Key: text}
 	v.Name, v.Protocol, v.CreatedAt = app.Name, app.Protocol, stamp(app.CreatedAt)

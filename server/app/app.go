@@ -34,6 +34,7 @@ import (
 	"github.com/ax-scheduler/ax/internal/config"
 	"github.com/ax-scheduler/ax/internal/dispatch"
 	"github.com/ax-scheduler/ax/internal/egress"
+	"github.com/ax-scheduler/ax/internal/job"
 	"github.com/ax-scheduler/ax/internal/metric"
 	"github.com/ax-scheduler/ax/internal/outcome"
 	"github.com/ax-scheduler/ax/internal/protocol"
@@ -481,7 +482,7 @@ func (a *App) NewApp(ctx context.Context, namespace, name string) (key string, e
 	}
 	now := a.clock.Now().UnixMilli()
 	k, text := protocol.NewKey()
-	row := store.App{NSID: ns.ID, Name: name, Protocol: "ax", CreatedAt: now}
+	row := store.App{NSID: ns.ID, Name: name, Protocol: "ax", DrainRate: job.DefaultAppRate, CreatedAt: now}
 	err = a.store.CreateApp(ctx, &row, func(id int64) (string, error) { return a.ring.Seal(ns.ID, id, k) },
 		&store.AuditEntry{At: now, NSID: ns.ID, ActorType: "system", ActorName: "demo", Action: string(auth.AppCreate), ObjectType: "app", Outcome: "success"})
 	return text, err
