@@ -52,7 +52,8 @@ var mayImport = map[string]string{
 		"internal/schedule internal/store",
 	"internal/dispatch": "internal/batch internal/clock internal/cluster internal/egress internal/job internal/metric internal/outcome internal/protocol internal/ready " +
 		"internal/registry internal/routing internal/store",
-	"internal/sweep": "internal/batch internal/clock internal/cluster internal/outcome internal/ready internal/registry internal/store",
+	"internal/ledger": "internal/batch internal/schedule internal/store",
+	"internal/sweep":  "internal/batch internal/clock internal/cluster internal/outcome internal/ready internal/registry internal/store",
 
 	// Tier 3 speaks HTTP.
 	"server/httpx":       "internal/auth internal/batch internal/job internal/message internal/outcome internal/store internal/trigger",
@@ -67,12 +68,12 @@ var mayImport = map[string]string{
 	"server/app": "internal/appkey internal/auth internal/clock internal/cluster internal/config internal/dispatch internal/egress internal/job internal/message " +
 		"internal/metric internal/outcome internal/protocol internal/ready internal/registry internal/routing internal/seal internal/store internal/sweep " +
 		"internal/trigger server/api server/executorapi server/httpx web",
-	"server/cli": "internal/config internal/message internal/schedule server/app",
+	"server/cli": "internal/config internal/ledger internal/message internal/schedule internal/store server/app",
 	"server":     "server/cli",
 
 	// Harnesses, for tests only, and this table.
 	"internal/storetest": "internal/store",
-	"server/axtest":      "internal/config internal/store internal/storetest server/app server/cli",
+	"server/axtest":      "internal/config internal/ledger internal/store internal/storetest server/app server/cli",
 	"internal/arch":      "",
 }
 

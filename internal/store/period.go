@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/ax-scheduler/ax/internal/batch"
 	"github.com/ax-scheduler/ax/internal/schedule"
 )
 
@@ -102,12 +103,13 @@ type Period struct {
 	Spec        schedule.Spec
 }
 
-// Fate is a firing's row as the ledger's check reads it.
+// Fate is a batch's row as the ledger's check reads it.
 type Fate struct {
 	BatchID     string
-	No          int
+	Day         int
+	No          int // 0 = no schedule made it
 	DueAt       int64
-	State       string
+	State       batch.State
 	MissedCount int64
 	MissedLast  int64
 }
@@ -139,51 +141,74 @@ func (l Ledger) Cursors(ctx context.Context) (map[int]int64, error) {
 	return out, unavailable(rows.Err())
 }
 
-// Jobs lists, from after on, the jobs that have periods or planned rows.
-func (l Ledger) Jobs(ctx context.Context, after int64, limit int) ([]int64, error) {
-	rows, err := l.s.read.QueryContext(ctx, `SELECT job_id FROM (SELECT DISTINCT job_id FROM trigger_period WHERE job_id > ?) p
-		UNION SELECT job_id FROM (SELECT DISTINCT job_id FROM execution_batch WHERE job_id > ?) b ORDER BY job_id LIMIT ?`, after, after, limit)
+// Whole tells whether the database has what the check needs: an older build's has not.
+func (l Ledger) Whole(ctx context.Context) error {
+	var n int64
+	err := l.s.read.QueryRowContext(ctx, "SELECT COUNT(*) FROM (SELECT 1 FROM trigger_period LIMIT 1) x").Scan(&n)
+	return unavailable(err)
+}
+
+// Jobs lists the jobs that have periods or history, by id.
+func (l Ledger) Jobs(ctx context.Context) ([]int64, error) {
+	rows, err := l.s.read.QueryContext(ctx, "SELECT DISTINCT job_id FROM trigger_period UNION SELECT DISTINCT job_id FROM execution_batch ORDER BY job_id")
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("read jobs: %w", err))
 	}
 	return scanAll[int64](rows)
 }
 
-// Periods lists the periods of some jobs, by job, trigger and time.
-func (l Ledger) Periods(ctx context.Context, jobs []int64) (map[int64][]Period, error) {
-	out := map[int64][]Period{}
-	if len(jobs) == 0 {
-		return out, nil
-	}
-	rows, err := l.s.read.QueryContext(ctx, "SELECT job_id, no, from_at, until_at, bucket, version, spec FROM trigger_period WHERE job_id IN ("+marks(len(jobs))+") ORDER BY job_id, no, from_at, version", anys(jobs)...)
+// Hints are the next planned instants of a job's triggers; a trigger without one has nothing planned.
+func (l Ledger) Hints(ctx context.Context, job int64) (map[int]int64, error) {
+	rows, err := l.s.read.QueryContext(ctx, "SELECT no, next_due_hint FROM job_trigger WHERE job_id = ? AND next_due_hint IS NOT NULL", job)
 	if err != nil {
-		return nil, unavailable(fmt.Errorf("read periods: %w", err))
+		return nil, unavailable(err)
 	}
 	defer func() { _ = rows.Close() }()
+	out := map[int]int64{}
 	for rows.Next() {
-		var p Period
-		var spec []byte
-		if err := rows.Scan(&p.JobID, &p.No, &p.From, &p.Until, &p.Bucket, &p.Version, &spec); err != nil {
+		var no int
+		var at int64
+		if err := rows.Scan(&no, &at); err != nil {
 			return nil, unavailable(err)
 		}
-		if err := json.Unmarshal(spec, &p.Spec); err != nil {
-			return nil, fmt.Errorf("period of trigger %d of job %d: %w", p.No, p.JobID, err)
-		}
-		out[p.JobID] = append(out[p.JobID], p)
+		out[no] = at
 	}
 	return out, unavailable(rows.Err())
 }
 
-// Fates gives each planned firing of a job, in the order of due time, to f.
-func (l Ledger) Fates(ctx context.Context, job int64, f func(Fate)) error {
-	rows, err := l.s.read.QueryContext(ctx, "SELECT batch_id, trigger_no, due_at, state, missed_count, missed_last_at FROM execution_batch WHERE job_id = ? AND trigger_no IS NOT NULL ORDER BY job_id, due_at, batch_id", job)
+// Periods lists the periods of a job, by trigger and time.
+func (l Ledger) Periods(ctx context.Context, job int64) ([]Period, error) {
+	rows, err := l.s.read.QueryContext(ctx, "SELECT no, from_at, until_at, bucket, version, spec FROM trigger_period WHERE job_id = ? ORDER BY no, from_at, version", job)
+	if err != nil {
+		return nil, unavailable(fmt.Errorf("read periods: %w", err))
+	}
+	defer func() { _ = rows.Close() }()
+	var out []Period
+	for rows.Next() {
+		p := Period{JobID: job}
+		var spec []byte
+		if err := rows.Scan(&p.No, &p.From, &p.Until, &p.Bucket, &p.Version, &spec); err != nil {
+			return nil, unavailable(err)
+		}
+		if err := json.Unmarshal(spec, &p.Spec); err != nil {
+			return nil, fmt.Errorf("period of trigger %d of job %d: %w", p.No, job, err)
+		}
+		out = append(out, p)
+	}
+	return out, unavailable(rows.Err())
+}
+
+// Fates gives the batches of a job that are about a time in [from, to], by due time, to f.
+func (l Ledger) Fates(ctx context.Context, job, from, to int64, f func(Fate)) error {
+	rows, err := l.s.read.QueryContext(ctx, `SELECT batch_id, day, COALESCE(trigger_no, 0), due_at, state, missed_count, missed_last_at FROM execution_batch
+		WHERE job_id = ? AND due_at <= ? AND (due_at >= ? OR missed_last_at >= ?) ORDER BY job_id, due_at, batch_id`, job, to, from, from)
 	if err != nil {
 		return unavailable(fmt.Errorf("read firings of job %d: %w", job, err))
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var x Fate
-		if err := rows.Scan(&x.BatchID, &x.No, &x.DueAt, &x.State, &x.MissedCount, &x.MissedLast); err != nil {
+		if err := rows.Scan(&x.BatchID, &x.Day, &x.No, &x.DueAt, &x.State, &x.MissedCount, &x.MissedLast); err != nil {
 			return unavailable(err)
 		}
 		f(x)
@@ -196,25 +221,23 @@ type Start struct {
 	ID         int64
 	BatchID    string
 	Shard      int
-	Attempt    int
-	Status     string
+	Status     batch.Run
 	DueAt      int64
-	NotBefore  int64
 	ActualTime int64
-	BatchState string
+	BatchState batch.State
 }
 
-// Starts gives the executions of a job, those of one batch together, to f.
-func (l Ledger) Starts(ctx context.Context, job int64, f func(Start)) error {
-	rows, err := l.s.read.QueryContext(ctx, `SELECT e.id, e.batch_id, e.shard, e.attempt, e.status, e.trigger_time, e.not_before, COALESCE(e.actual_time, 0), COALESCE(b.state, '')
-		FROM execution_log e LEFT JOIN execution_batch b ON b.batch_id = e.batch_id AND b.day = e.day WHERE e.job_id = ? ORDER BY e.job_id, e.batch_id`, job)
+// Starts gives the executions of a job's batches that were due in [from, to], those of one shard together, to f.
+func (l Ledger) Starts(ctx context.Context, job, from, to int64, f func(Start)) error {
+	rows, err := l.s.read.QueryContext(ctx, `SELECT e.id, e.batch_id, e.shard, e.status, e.trigger_time, COALESCE(e.actual_time, 0), COALESCE(b.state, '')
+		FROM execution_log e LEFT JOIN execution_batch b ON b.batch_id = e.batch_id AND b.day = e.day WHERE e.job_id = ? AND e.trigger_time >= ? AND e.trigger_time <= ? ORDER BY e.batch_id, e.shard`, job, from, to)
 	if err != nil {
 		return unavailable(fmt.Errorf("read executions of job %d: %w", job, err))
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var x Start
-		if err := rows.Scan(&x.ID, &x.BatchID, &x.Shard, &x.Attempt, &x.Status, &x.DueAt, &x.NotBefore, &x.ActualTime, &x.BatchState); err != nil {
+		if err := rows.Scan(&x.ID, &x.BatchID, &x.Shard, &x.Status, &x.DueAt, &x.ActualTime, &x.BatchState); err != nil {
 			return unavailable(err)
 		}
 		f(x)

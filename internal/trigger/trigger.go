@@ -184,8 +184,7 @@ func (t *Trigger) open(ctx context.Context, f store.Fence, now int64) (more bool
 	if err != nil || len(due) == 0 {
 		return false, err
 	}
-	more, err = t.fire(ctx, f, due, now)
-	return more || err == nil && len(due) == pageLimit, err
+	return t.fire(ctx, f, due, now, len(due) < pageLimit)
 }
 
 // Settle makes durable what a job's triggers owe up to now, before somebody changes them: what they have
@@ -195,20 +194,20 @@ func (t *Trigger) Settle(ctx context.Context, jobID int64, bucket int, now int64
 	if !ok {
 		return outcome.ErrNotOwner
 	}
-	for more := true; more; {
+	for {
 		due, err := t.store.DueTriggersOf(ctx, jobID, now)
 		if err != nil || len(due) == 0 {
 			return err
 		}
-		if more, err = t.fire(ctx, f, due, now); err != nil {
+		if _, err = t.fire(ctx, f, due, now, false); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
-// fire makes durable what some triggers of a bucket are due for; more says that there is more of it.
-func (t *Trigger) fire(ctx context.Context, f store.Fence, due []store.DueTrigger, now int64) (more bool, err error) {
+// fire makes durable what some triggers of a bucket are due for. all says that no others are due, so that
+// the cursor may move when nothing of these is left; more says that something is.
+func (t *Trigger) fire(ctx context.Context, f store.Fence, due []store.DueTrigger, now int64, all bool) (more bool, err error) {
 	until := now + Window.Milliseconds()
 	var firings []firing
 	var missed []store.BatchRow
@@ -277,7 +276,9 @@ func (t *Trigger) fire(ctx context.Context, f store.Fence, due []store.DueTrigge
 		if err := b.InsertExecutions(rows); err != nil {
 			return err
 		}
-		b.MoveCursor(until)
+		if all && !more {
+			b.MoveCursor(until)
+		}
 		return nil
 	})
 	if err != nil {
@@ -291,7 +292,7 @@ func (t *Trigger) fire(ctx context.Context, f store.Fence, due []store.DueTrigge
 		t.metrics.Fates.WithLabelValues("missed", m.Reason).Add(float64(m.MissedCount))
 	}
 	t.ready.Add(add...)
-	return more, nil
+	return more || !all, nil
 }
 
 // executions appends the shards of a firing.
