@@ -94,9 +94,38 @@ func (d *Dispatch) work(ctx context.Context, worker int64) {
 	}
 }
 
+// onTime compares the planned time with ax time once more, just before a request leaves, and keeps what
+// may go. What may not, because the clock went back since it became due, waits for its time again.
+func (d *Dispatch) onTime(part []delivery) []delivery {
+	now := clock.Millis(d.clock)
+	if !slices.ContainsFunc(part, func(p delivery) bool { return p.e.NotBefore > now }) {
+		return part
+	}
+	var keep []delivery
+	var again []*ready.Execution
+	var reports []*outcome.Report
+	for _, p := range part {
+		switch {
+		case p.e.NotBefore <= now:
+			keep = append(keep, p)
+		case p.e.Bound != nil:
+			d.registry.Gave(p.worker.ID, p.e.ID)
+			again = append(again, p.e)
+		default:
+			reports = append(reports, &outcome.Report{ExecutionID: p.e.ID, Event: batch.RunUnassign, Reason: outcome.ReasonClock, Avoid: p.e.Avoid})
+		}
+	}
+	d.ready.Add(again...)
+	d.outcome.Report(reports...)
+	return keep
+}
+
 // deliver posts one request and reports the answers. A request whose fate is not known
 // is repeated to the same executor, which knows what it has already.
 func (d *Dispatch) deliver(ctx context.Context, part []delivery) {
+	if part = d.onTime(part); len(part) == 0 {
+		return
+	}
 	worker := part[0].worker
 	executions := make([]protocol.RunExecution, len(part))
 	lease := d.registry.Settings().Lease.Milliseconds()

@@ -45,7 +45,7 @@ func newWorld(t testing.TB, c store.Config) *world {
 	db := storetest.SQL(t, c.DSN, c.Dir)
 	t.Cleanup(func() { _ = db.Close() })
 	w := &world{t: t, s: s, db: db}
-	require.NoError(t, s.Announce(t.Context(), store.Replica{ID: "a"}, time.Hour))
+	require.NoError(t, s.Announce(t.Context(), store.Replica{ID: "a"}, 50*time.Second))
 	fences, err := s.TakeFree(t.Context(), "a")
 	require.NoError(t, err)
 	w.fence = fences[3]

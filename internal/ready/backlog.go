@@ -52,7 +52,10 @@ func (r *Ready) SetDrain(list ...Drain) {
 				if len(g.list) > 0 && !g.list[0].Batch.Admitted && d.Of(g.list[0].Batch) {
 					r.slots[i] = group{}
 					g.slot = 0
-					r.insertAt(g, g.list[0].Batch.DueAt)
+					for _, e := range g.list {
+						e.NotBefore = min(e.NotBefore, r.now)
+					}
+					r.insertAt(g, g.list[0].NotBefore)
 				}
 			}
 		}
@@ -181,11 +184,11 @@ func (r *Ready) Backlog(bucket int) []Owed {
 		}
 		b := g.list[0].Batch
 		out = append(out, Owed{
-			AppID: b.AppID, JobID: b.JobID, BatchID: b.ID, DueAt: b.DueAt, StartAt: max(g.list[0].NotBefore, g.slot),
+			AppID: b.AppID, JobID: b.JobID, BatchID: b.ID, DueAt: b.DueAt, StartAt: g.at(),
 			Paused: r.drains[DrainKey{Job: b.JobID}].Paused || r.drains[DrainKey{App: b.AppID}].Paused,
 		})
 	}
-	for _, list := range [][]group{r.slots, r.held, r.overdue} {
+	for _, list := range [][]group{r.slots, r.held, r.overdue, r.early} {
 		for _, g := range list {
 			add(g)
 		}

@@ -119,6 +119,9 @@ type group struct {
 	slot int64
 }
 
+// at is when it may go.
+func (g group) at() int64 { return max(g.list[0].NotBefore, g.slot) }
+
 type jobState struct {
 	active  map[string]Active
 	waiting []group
@@ -149,6 +152,8 @@ type Ready struct {
 	stops   []Stop
 	wake    chan struct{}
 
+	now    int64   // of the last Due
+	early  []group // what the wheel gave out before its time, since the clock went back
 	drains map[DrainKey]Drain
 	paces  map[DrainKey]*quota.Pace
 	// pacesMax is the size at which idle paces are dropped.
@@ -221,7 +226,13 @@ func (r *Ready) insertAt(g group, at int64) {
 func (r *Ready) Next() (ms int64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.wheel.Next()
+	ms, ok = r.wheel.Next()
+	for _, g := range r.early {
+		if at := g.at(); !ok || at < ms {
+			ms, ok = at, true
+		}
+	}
+	return ms, ok
 }
 
 // Due moves what is due at now from the wheel to the queues, as far as each job's
@@ -229,15 +240,23 @@ func (r *Ready) Next() (ms int64, ok bool) {
 func (r *Ready) Due(now int64) Verdicts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.now = now
 	var v Verdicts
 	var late []group
+	due := r.early
+	r.early = nil
 	for _, value := range r.wheel.Advance(now, nil) {
 		slot := uint32(value)
-		g := r.slots[slot]
+		due = append(due, r.slots[slot])
 		r.slots[slot] = group{}
 		r.free = append(r.free, slot)
+	}
+	for _, g := range due {
 		switch {
 		case len(g.list) == 0:
+		case g.at() > now:
+			// The wheel does not go back when the clock does, and takes for due what lies before its time.
+			r.early = append(r.early, g)
 		case g.list[0].Batch.CatchUp:
 			late = append(late, g)
 		default:
@@ -547,7 +566,7 @@ func (r *Ready) TakeOut(want func(*Execution) bool) []*Execution {
 	for _, s := range r.jobs {
 		s.waiting, s.late = parts(s.waiting), parts(s.late)
 	}
-	r.held, r.overdue = parts(r.held), parts(r.overdue)
+	r.held, r.overdue, r.early = parts(r.held), parts(r.overdue), parts(r.early)
 	for _, t := range r.tenants {
 		for l, q := range t.lanes {
 			q.Remove(func(e *Execution) bool {
@@ -587,7 +606,7 @@ func (r *Ready) Drop(bucket int) {
 			delete(r.jobs, id)
 		}
 	}
-	r.held, r.overdue = without(r.held, bucket), without(r.overdue, bucket)
+	r.held, r.overdue, r.early = without(r.held, bucket), without(r.overdue, bucket), without(r.early, bucket)
 	for ns, t := range r.tenants {
 		for l, q := range t.lanes {
 			if e, ok := q.Peek(0); ok && e.Value.Batch.Bucket == bucket {
