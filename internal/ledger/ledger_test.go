@@ -72,8 +72,10 @@ func (w *world) create(every time.Duration) {
 }
 
 func (w *world) row(due int64, state batch.State) store.BatchRow {
-	return store.BatchRow{ID: batch.ID(w.job.ID, time.UnixMilli(due).UTC(), 1), Day: batch.Day(due), NS: 1, JobID: w.job.ID, JobVersion: 1, TriggerNo: 1, TriggerKind: "fixedRate", DueAt: due, PlannedFor: due,
-		State: state, Total: 1, CreatedBy: store.BySchedule, CreatedAt: due - 1000}
+	return store.BatchRow{
+		ID: batch.ID(w.job.ID, time.UnixMilli(due).UTC(), 1), Day: batch.Day(due), NS: 1, JobID: w.job.ID, JobVersion: 1, TriggerNo: 1, TriggerKind: "fixedRate", DueAt: due, PlannedFor: due,
+		State: state, Total: 1, CreatedBy: store.BySchedule, CreatedAt: due - 1000,
+	}
 }
 
 // fire writes firings that succeeded, and moves trigger and cursor to the last one.

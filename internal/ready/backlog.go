@@ -166,11 +166,12 @@ func (r *Ready) catchUp(list []group, now int64, v *Verdicts) {
 
 // Owed is a catch-up that has not started.
 type Owed struct {
-	AppID, JobID int64
-	BatchID      string
-	DueAt        int64
-	StartAt      int64 // when it is planned to
-	Paused       bool
+	NS, AppID, JobID int64
+	App, Job         string // names
+	DueAt            int64
+	StartAt          int64   // when it is planned to
+	Rate             float64 // of the job
+	Paused           bool
 }
 
 // Backlog lists the catch-ups of a bucket that have not started.
@@ -184,7 +185,7 @@ func (r *Ready) Backlog(bucket int) []Owed {
 		}
 		b := g.list[0].Batch
 		out = append(out, Owed{
-			AppID: b.AppID, JobID: b.JobID, BatchID: b.ID, DueAt: b.DueAt, StartAt: g.at(),
+			NS: b.NS, AppID: b.AppID, JobID: b.JobID, App: b.Def.App, Job: b.Def.Name, DueAt: b.DueAt, StartAt: g.at(), Rate: r.jobRate(b),
 			Paused: r.drains[DrainKey{Job: b.JobID}].Paused || r.drains[DrainKey{App: b.AppID}].Paused,
 		})
 	}

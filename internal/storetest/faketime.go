@@ -30,8 +30,7 @@ func StartFakeTime(t *testing.T) *FakeTime {
 	if _, err := os.Stat(script); err != nil { // -trimpath: tests run in their package's folder
 		script = filepath.Join("..", "scripts", "mariadb.sh")
 	}
-	// Not t.TempDir: user mysql must be able to enter its parents.
-	dir, err := os.MkdirTemp("/var/tmp", "ax-faketime")
+	dir, err := os.MkdirTemp("/var/tmp", "ax-faketime") //nolint:usetesting // user mysql can not enter t.TempDir's parents
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	require.NoError(t, os.Chmod(dir, 0o755))
