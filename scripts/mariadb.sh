@@ -6,6 +6,9 @@
 #   scripts/mariadb.sh with CMD…   runs a command with AX_TEST_MYSQL set to a fresh one,
 #                                  which is gone afterwards, also when the command fails
 #
+# With AX_FAKETIME=FILE the server's clock is off by what the file says (+7200s; libfaketime),
+# and follows when the file changes.
+#
 # No other MariaDB on the machine is touched: options files are not read, and only the
 # process whose id is in DIR is ever stopped. Started by root, it runs as user mysql.
 set -euo pipefail
@@ -35,6 +38,15 @@ free_port() {
 
 secret() { od -An -N16 -tx1 /dev/urandom | tr -d ' \n'; }
 
+faketime_library() {
+  local file
+  for file in /usr/lib/*/faketime/libfaketimeMT.so.1 /usr/lib/faketime/libfaketimeMT.so.1; do
+    if [ -e "$file" ]; then echo "$file"; return; fi
+  done
+  say "libfaketime is not installed; scripts/test-setup.sh installs it on Debian"
+  return 1
+}
+
 start() {
   local dir=$1 server install password port try
   mkdir -p "$dir"
@@ -57,6 +69,11 @@ start() {
     "$install" --no-defaults $(user_option) --datadir="$dir/data" --auth-root-authentication-method=normal --skip-test-db >"$dir/install.log" 2>&1 ||
       { tail -20 "$dir/install.log" >&2; return 1; }
   fi
+  local fake=()
+  if [ -n "${AX_FAKETIME:-}" ]; then
+    # The monotonic clock stays: timeouts are not what is tested.
+    fake=(env "LD_PRELOAD=$(faketime_library)" "FAKETIME_TIMESTAMP_FILE=$AX_FAKETIME" FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1)
+  fi
   password=$(secret)
   # Root without a password may log in through the socket only while no network user is root.
   cat >"$dir/init.sql" <<SQL
@@ -71,7 +88,7 @@ SQL
     port=$(free_port)
     # Tests ask for many commits and for no survival of a power cut.
     # shellcheck disable=SC2046
-    nohup "$server" --no-defaults $(user_option) --datadir="$dir/data" --socket="$dir/s" --pid-file="$dir/server.pid" \
+    nohup "${fake[@]}" "$server" --no-defaults $(user_option) --datadir="$dir/data" --socket="$dir/s" --pid-file="$dir/server.pid" \
       --bind-address=127.0.0.1 --port="$port" --skip-name-resolve --init-file="$dir/init.sql" \
       --innodb-flush-log-at-trx-commit=2 --innodb-buffer-pool-size=128M --max-connections=400 --performance-schema=OFF \
       >"$dir/server.log" 2>&1 </dev/null &
@@ -128,5 +145,5 @@ case "${1:-}" in
   start) start "${2:?the directory is missing}" ;;
   stop) stop "${2:?the directory is missing}" ;;
   with) shift; with "$@" ;;
-  *) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

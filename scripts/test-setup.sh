@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need and the machine lacks: MariaDB, Redis, Chromium with a font
+# Installs what the tests need and the machine lacks: MariaDB, libfaketime, Redis, Chromium with a font
 # that has Chinese, and a C compiler for the race detector. It needs Debian or
 # Ubuntu; elsewhere it says what to install and ends with 1 if something is missing.
 set -euo pipefail
@@ -11,6 +11,7 @@ have mariadbd || missing+=(mariadb-server)
 have redis-server || missing+=(redis-server)
 have chromium || [ -x "${AX_CHROMIUM:-/nonexistent}" ] || missing+=(chromium)
 have fc-list && fc-list 2>/dev/null | grep -qi 'noto.*cjk' || missing+=(fonts-noto-cjk)
+ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || missing+=(libfaketime)
 have gcc || have cc || missing+=(gcc libc6-dev)
 
 for tool in go git make; do
@@ -27,7 +28,7 @@ if [ ${#missing[@]} -eq 0 ]; then
 fi
 if ! have apt-get; then
   echo "setup: not installed: ${missing[*]} (Debian's names). Install what your system calls them:" >&2
-  echo "setup: MariaDB 10.6 or newer, Redis, Chromium (or AX_CHROMIUM=/path/to/chrome), Noto Sans CJK, a C compiler." >&2
+  echo "setup: MariaDB 10.6 or newer, libfaketime, Redis, Chromium (or AX_CHROMIUM=/path/to/chrome), Noto Sans CJK, a C compiler." >&2
   exit 1
 fi
 as_root=()

@@ -61,12 +61,15 @@ func TestEngine(t *testing.T) {
 	}
 	axtest.Both(t, func(t *testing.T, o ...axtest.Option) {
 		s := axtest.Start(t, o...)
-		for _, c := range cases {
-			t.Run(c.name, func(t *testing.T) {
-				t.Parallel()
-				c.run(t, s.Namespace(t))
-			})
-		}
+		t.Run("cases", func(t *testing.T) {
+			for _, c := range cases {
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					c.run(t, s.Namespace(t))
+				})
+			}
+		})
+		s.LedgerClean(t)
 	})
 }
 

@@ -67,6 +67,7 @@ func TestARestartStartsNothingTwice(t *testing.T) {
 		disable(t, ns, busy)
 		fates(t, ns, busy, time.Second, list...)
 		axtest.NothingTwice(t, list...)
+		s.LedgerClean(t)
 	})
 }
 
@@ -154,6 +155,7 @@ func TestAKilledServerLosesNothing(t *testing.T) {
 		}
 		require.Equal(t, jobs, ran)
 		axtest.NothingTwice(t, list...)
+		s.LedgerClean(t)
 	})
 }
 
@@ -181,6 +183,7 @@ func TestKillsAtRandomMoments(t *testing.T) {
 			fates(t, ns, job, time.Second, list...)
 		}
 		axtest.NothingTwice(t, list...)
+		s.LedgerClean(t)
 	})
 }
 
@@ -240,6 +243,7 @@ func TestMisfire(t *testing.T) {
 			}
 		}
 		axtest.NothingTwice(t, x)
+		s.LedgerClean(t)
 	})
 }
 
@@ -276,6 +280,7 @@ func TestABrokenTriggerStopsNobody(t *testing.T) {
 		})
 		require.Contains(t, s.Log(), "trigger not understood")
 		axtest.NothingTwice(t, x)
+		s.LedgerClean(t)
 	})
 }
 
@@ -319,6 +324,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 	disable(t, ns, busy)
 	fates(t, ns, busy, time.Second, list...)
 	axtest.NothingTwice(t, list...)
+	s.LedgerClean(t)
 }
 
 // proxy stands before a database and can cut every connection.

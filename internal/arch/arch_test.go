@@ -48,11 +48,12 @@ var mayImport = map[string]string{
 	"internal/appkey":   "internal/clock internal/egress internal/protocol internal/seal internal/store",
 	"internal/registry": "internal/clock internal/egress internal/protocol internal/routing internal/store",
 	"internal/outcome":  "internal/batch internal/clock internal/cluster internal/job internal/metric internal/protocol internal/ready internal/registry internal/store",
-	"internal/trigger": "internal/batch internal/clock internal/cluster internal/job internal/metric internal/outcome internal/ready internal/registry internal/routing " +
+	"internal/trigger": "internal/batch internal/clock internal/cluster internal/job internal/metric internal/outcome internal/quota internal/ready internal/registry internal/routing " +
 		"internal/schedule internal/store",
 	"internal/dispatch": "internal/batch internal/clock internal/cluster internal/egress internal/job internal/metric internal/outcome internal/protocol internal/ready " +
 		"internal/registry internal/routing internal/store",
-	"internal/sweep": "internal/batch internal/clock internal/cluster internal/outcome internal/ready internal/registry internal/store",
+	"internal/ledger": "internal/batch internal/schedule internal/store",
+	"internal/sweep":  "internal/batch internal/clock internal/cluster internal/outcome internal/ready internal/registry internal/store",
 
 	// Tier 3 speaks HTTP.
 	"server/httpx":       "internal/auth internal/batch internal/job internal/message internal/outcome internal/store internal/trigger",
@@ -64,16 +65,16 @@ var mayImport = map[string]string{
 	"internal/config": "",
 	"web":             "",
 	"web/dev/serve":   "web",
-	"server/app": "internal/appkey internal/auth internal/clock internal/cluster internal/config internal/dispatch internal/egress internal/message " +
+	"server/app": "internal/appkey internal/auth internal/clock internal/cluster internal/config internal/dispatch internal/egress internal/job internal/message " +
 		"internal/metric internal/outcome internal/protocol internal/ready internal/registry internal/routing internal/seal internal/store internal/sweep " +
 		"internal/trigger server/api server/executorapi server/httpx web",
 	"server/bench": "internal/batch internal/protocol internal/schedule internal/store",
-	"server/cli":   "internal/config internal/message internal/protocol internal/schedule server/app server/bench",
+	"server/cli":   "internal/config internal/ledger internal/message internal/protocol internal/schedule internal/store server/app server/bench",
 	"server":       "server/cli",
 
 	// Harnesses, for tests only, and this table.
 	"internal/storetest": "internal/store",
-	"server/axtest":      "internal/config internal/store internal/storetest server/app server/cli",
+	"server/axtest":      "internal/config internal/ledger internal/store internal/storetest server/app server/cli",
 	"internal/arch":      "",
 }
 

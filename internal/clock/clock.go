@@ -27,8 +27,10 @@ const (
 	// maxStep is the largest change of the database's clock that is followed while the host's
 	// clock does not agree: a database that fails over may bring another host's time.
 	maxStep = 5 * time.Second
-	// slew bounds how fast the offset follows: 1 ms a sample keeps ax time from jumping.
+	// slew bounds how far one sample moves ax time.
 	slew = 50 * time.Millisecond
+	// warnEvery bounds how often one thing is logged.
+	warnEvery = 30 * time.Second
 	// DriftWarn is the drift between host and database above which a warning is logged (B5).
 	DriftWarn = 500 * time.Millisecond
 )
@@ -45,6 +47,8 @@ type Referenced struct {
 	started bool
 	drift   time.Duration
 	refused time.Duration // a step that is not followed, 0 = none
+	steps   int64         // large steps that were followed
+	warned  map[string]time.Duration
 }
 
 type sample struct {
@@ -53,7 +57,7 @@ type sample struct {
 
 // New makes a clock that follows source. Until the first sample it is the host's.
 func New(source func(ctx context.Context) (time.Time, error), log *slog.Logger) *Referenced {
-	return &Referenced{source: source, log: log, base: time.Now()}
+	return &Referenced{source: source, log: log, base: time.Now(), warned: map[string]time.Duration{}}
 }
 
 // Now is ax time.
@@ -65,12 +69,24 @@ func (r *Referenced) Now() time.Time {
 	return r.base.Round(0).Add(elapsed + r.offset)
 }
 
-// Drift is how far the database's clock is ahead of the host's, and the size of a step of the
-// database's clock that is not being followed (0 = none).
-func (r *Referenced) Drift() (drift, refused time.Duration) {
+// Status is what the clocks say of each other.
+type Status struct {
+	// Drift is how far the database's clock is ahead of the host's.
+	Drift time.Duration
+	// Refused is a step of the database's clock that is not followed until the host's agrees, 0 = none.
+	Refused time.Duration
+	// Steps counts large steps that were followed: database and host agreed, and ax time did not.
+	Steps int64
+}
+
+// Alarm says that somebody should look at the clocks.
+func (s Status) Alarm() bool { return s.Drift.Abs() > DriftWarn || s.Refused != 0 }
+
+// Status is the last sample's.
+func (r *Referenced) Status() Status {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.drift, r.refused
+	return Status{Drift: r.drift, Refused: r.refused, Steps: r.steps}
 }
 
 // Run samples until ctx ends.
@@ -107,15 +123,24 @@ func (r *Referenced) Sample(ctx context.Context) error {
 func (r *Referenced) add(ctx context.Context, s sample, drift time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.drift = drift
+	if drift.Abs() > DriftWarn {
+		r.warn(ctx, "host clock and database clock differ", slog.Duration("drift", drift))
+	}
 	if r.started {
-		// Host and monotonic clock agree with the old offset, the database does not: its clock
-		// was stepped. A large step is followed only when the host's clock says the same.
-		if step := s.offset - r.offset; step.Abs() > maxStep && drift.Abs() > maxStep {
-			if r.refused == 0 {
-				r.log.WarnContext(ctx, "database clock stepped and is not followed until the host clock agrees", slog.Duration("step", step))
+		if step := s.offset - r.offset; step.Abs() > maxStep {
+			if drift.Abs() > maxStep {
+				// Host and monotonic clock agree with the old offset, the database does not: its clock was
+				// stepped, or it is another host's by now.
+				r.warn(ctx, "database clock stepped and is not followed until the host clock agrees", slog.Duration("step", step))
+				r.refused = step
+				return
 			}
-			r.refused = step
-			return
+			// Database and host agree, and the monotonic clock stood still (a host that slept) or both were
+			// set right. Creeping there would take hours.
+			r.warn(ctx, "ax time stepped with the clocks of database and host", slog.Duration("step", step))
+			r.offset, r.samples = s.offset, r.samples[:0]
+			r.steps++
 		}
 	}
 	r.refused = 0
@@ -129,17 +154,22 @@ func (r *Referenced) add(ctx context.Context, s sample, drift time.Duration) {
 			best = c
 		}
 	}
-	switch {
-	case !r.started:
-		r.offset = s.offset
-	default:
+	if r.started {
 		r.offset += min(max(best.offset-r.offset, -slew), slew)
+	} else {
+		r.offset = s.offset
 	}
 	r.started = true
-	if drift.Abs() > DriftWarn {
-		r.log.WarnContext(ctx, "host clock and database clock differ", slog.Duration("drift", drift))
+}
+
+// warn logs, but one thing not more often than every thirty seconds.
+func (r *Referenced) warn(ctx context.Context, what string, value slog.Attr) {
+	at := time.Since(r.base)
+	if last, ok := r.warned[what]; ok && at-last < warnEvery {
+		return
 	}
-	r.drift = drift
+	r.warned[what] = at
+	r.log.WarnContext(ctx, what, value) //nolint:sloglint // one of three constants
 }
 
 // Manual is a clock that tests turn.

@@ -1,9 +1,11 @@
 package clock
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,9 +44,10 @@ func TestTheFirstSampleIsTakenWhole(t *testing.T) {
 		for _, off := range []time.Duration{0, 3 * time.Millisecond, -time.Hour, 48 * time.Hour} {
 			r := follow(t, &database{ahead: off, rtt: 2 * time.Millisecond})
 			require.Equal(t, off, ahead(r).Round(0))
-			drift, refused := r.Drift()
-			require.InDelta(t, off, drift, float64(2*time.Millisecond))
-			require.Zero(t, refused)
+			is := r.Status()
+			require.InDelta(t, off, is.Drift, float64(2*time.Millisecond))
+			require.Zero(t, is.Refused)
+			require.Equal(t, off.Abs() > DriftWarn, is.Alarm())
 		}
 	})
 }
@@ -93,14 +96,58 @@ func TestALargeStepIsRefused(t *testing.T) {
 				require.NoError(t, r.Sample(t.Context()))
 				require.Zero(t, ahead(r))
 			}
-			_, refused := r.Drift()
-			require.InDelta(t, step, refused, float64(time.Second))
+			require.InDelta(t, step, r.Status().Refused, float64(time.Second))
+			require.True(t, r.Status().Alarm())
 			d.ahead = 0
 			require.NoError(t, r.Sample(t.Context()))
-			_, refused = r.Drift()
-			require.Zero(t, refused)
+			require.Zero(t, r.Status().Refused)
+			require.False(t, r.Status().Alarm())
 			require.Zero(t, ahead(r))
 		}
+	})
+}
+
+// When database and host agree and ax time does not, ax time goes there at once: the monotonic clock
+// stood still while the host slept, or both were set right.
+func TestAStepThatTheHostAgreesWithIsFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, step := range []time.Duration{6 * time.Second, 2 * time.Hour, -2 * time.Hour} {
+			r := follow(t, &database{rtt: time.Millisecond})
+			before := ahead(r)
+			r.add(t.Context(), sample{offset: step, rtt: time.Millisecond}, 0)
+			require.Equal(t, step, ahead(r)-before)
+			require.EqualValues(t, 1, r.Status().Steps)
+			require.Zero(t, r.Status().Refused)
+		}
+	})
+}
+
+// Strobe: a database's clock that jumps to and fro between samples moves ax time by no more than a slew.
+func TestAStrobeDoesNotShakeAxTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &database{rtt: time.Millisecond}
+		r := follow(t, d)
+		for i := range 50 {
+			d.ahead = time.Duration(i%2) * 200 * time.Millisecond
+			last := ahead(r)
+			require.NoError(t, r.Sample(t.Context()))
+			require.LessOrEqual(t, (ahead(r) - last).Abs(), slew)
+			require.LessOrEqual(t, ahead(r).Abs(), 200*time.Millisecond)
+		}
+	})
+}
+
+// B5: the warning comes, and not more often than every thirty seconds.
+func TestADriftIsLoggedEveryThirtySeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		d := &database{ahead: 600 * time.Millisecond, rtt: time.Millisecond}
+		r := New(d.now, slog.New(slog.NewTextHandler(&out, nil)))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute-time.Second)
+		defer cancel()
+		require.NoError(t, r.Run(ctx))
+		require.InDelta(t, 10, strings.Count(out.String(), "host clock and database clock differ"), 2)
+		require.Contains(t, out.String(), "level=WARN")
 	})
 }
 

@@ -143,6 +143,9 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 	if len(verdicts.Skips) > 0 {
 		errs = errors.Join(errs, d.outcome.Skip(ctx, verdicts.Skips))
 	}
+	if len(verdicts.Missed) > 0 {
+		errs = errors.Join(errs, d.outcome.Miss(ctx, verdicts.Missed))
+	}
 	for _, a := range verdicts.Cover {
 		if err := d.outcome.Cancel(ctx, a.Bucket, a.BatchID, outcome.ReasonCovered, nil); err != nil && !errors.Is(err, batch.ErrNotAllowed) {
 			errs = errors.Join(errs, err)

@@ -94,9 +94,47 @@ func (d *Dispatch) work(ctx context.Context, worker int64) {
 	}
 }
 
+// holds tells whether a delivery may go back to memory: not when its bucket was or will be read
+// again since it was taken from there, for then memory has it, or will have it, once more.
+func (d *Dispatch) holds(p delivery) bool {
+	f, ok := d.cluster.Fence(p.e.Batch.Bucket)
+	return ok && f == p.fence
+}
+
+// onTime compares the planned time with ax time once more, just before a request leaves, and keeps what
+// may go. What may not, because the clock went back since it became due, waits for its time again.
+func (d *Dispatch) onTime(part []delivery) []delivery {
+	now := clock.Millis(d.clock)
+	if !slices.ContainsFunc(part, func(p delivery) bool { return p.e.NotBefore > now }) {
+		return part
+	}
+	var keep []delivery
+	var again []*ready.Execution
+	var reports []*outcome.Report
+	for _, p := range part {
+		switch {
+		case p.e.NotBefore <= now:
+			keep = append(keep, p)
+		case p.e.Bound != nil:
+			d.registry.Gave(p.worker.ID, p.e.ID)
+			if d.holds(p) {
+				again = append(again, p.e)
+			}
+		default:
+			reports = append(reports, &outcome.Report{ExecutionID: p.e.ID, Under: p.fence, Event: batch.RunUnassign, Reason: outcome.ReasonClock, Avoid: p.e.Avoid})
+		}
+	}
+	d.ready.Add(again...)
+	d.outcome.Report(reports...)
+	return keep
+}
+
 // deliver posts one request and reports the answers. A request whose fate is not known
 // is repeated to the same executor, which knows what it has already.
 func (d *Dispatch) deliver(ctx context.Context, part []delivery) {
+	if part = d.onTime(part); len(part) == 0 {
+		return
+	}
 	worker := part[0].worker
 	executions := make([]protocol.RunExecution, len(part))
 	lease := d.registry.Settings().Lease.Milliseconds()
@@ -186,8 +224,8 @@ func (d *Dispatch) back(part []delivery, reason string) {
 	for _, p := range part {
 		if p.e.Bound != nil {
 			d.registry.Gave(p.worker.ID, p.e.ID)
-			if f, ok := d.cluster.Fence(p.e.Batch.Bucket); !ok || f != p.fence {
-				continue // the bucket was or will be read again, and with it this execution
+			if !d.holds(p) {
+				continue
 			}
 			p.e.Bound, p.e.Avoid = nil, p.refusers()
 			again = append(again, p.e)

@@ -115,7 +115,23 @@ type Concurrency struct {
 const (
 	MisfireSkip = "skip" // recorded as missed
 	MisfireOnce = "once" // the newest one inside the window runs, the others are recorded as missed
-	MisfireAll  = "all"  // all inside the window run, up to Max, oldest first
+	MisfireAll  = "all"  // all inside the window run, up to Max
+)
+
+// Orders in which policy all starts what was missed.
+const (
+	OrderOldest = "oldest"
+	OrderNewest = "newest"
+)
+
+// Drain rates: how many missed firings are started in a second. What an app's executors stand is a
+// field of the app, 0 for no limit.
+const (
+	DefaultRate    = 10.0
+	MinRate        = 0.01
+	MaxRate        = 1000.0
+	DefaultAppRate = 100.0
+	MaxAppRate     = 10_000.0
 )
 
 // Misfire is the policy for firings that are more than MisfireAfter late.
@@ -124,8 +140,20 @@ type Misfire struct {
 	Policy string `json:"policy"`
 	// Window is the latest start: a firing older than this is missed whatever the policy. Default 1h.
 	Window schedule.Duration `json:"window"`
-	// Max bounds what policy all catches up with. Default 100.
+	// Max bounds what policy all catches up with: the newest so many. Default 100.
 	Max int `json:"max"`
+	// Order is which of them start first: oldest (default) or newest.
+	Order string `json:"order,omitempty"`
+	// Rate is how many missed firings of the job are started in a second. Default 10.
+	Rate float64 `json:"rate,omitempty"`
+}
+
+// PerSecond is the drain rate; definitions that were saved before there was one have the default.
+func (m Misfire) PerSecond() float64 {
+	if m.Rate == 0 {
+		return DefaultRate
+	}
+	return m.Rate
 }
 
 // MisfireAfter is the lateness up to which a firing counts as on time. It is not a

@@ -27,7 +27,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, job.Routing{Strategy: "roundRobin"}, d.Routing)
 	require.Equal(t, job.Retry{Backoff: job.BackoffExponential, Initial: schedule.Duration(time.Second)}, d.Retry)
 	require.Equal(t, job.Concurrency{Policy: job.OverlapSkip, Max: 1}, d.Concurrency)
-	require.Equal(t, job.Misfire{Policy: job.MisfireOnce, Window: schedule.Duration(time.Hour), Max: 100}, d.Misfire)
+	require.Equal(t, job.Misfire{Policy: job.MisfireOnce, Window: schedule.Duration(time.Hour), Max: 100, Order: job.OrderOldest, Rate: job.DefaultRate}, d.Misfire)
 	require.Equal(t, "Asia/Shanghai", d.Triggers[0].Zone)
 	require.Equal(t, "quartz", d.Triggers[0].Dialect)
 	again := d

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -57,6 +58,12 @@ func (d *Definition) Normalize(used int) int {
 	}
 	if d.Misfire.Max == 0 {
 		d.Misfire.Max = 100
+	}
+	if d.Misfire.Order == "" {
+		d.Misfire.Order = OrderOldest
+	}
+	if d.Misfire.Rate == 0 {
+		d.Misfire.Rate = DefaultRate
 	}
 	for i := range d.Triggers {
 		t := &d.Triggers[i]
@@ -150,6 +157,10 @@ func (d *Definition) Validate(now time.Time, strategies []string) error {
 	oneOf("misfire.policy", d.Misfire.Policy, MisfireSkip, MisfireOnce, MisfireAll)
 	span("misfire.window", d.Misfire.Window, MisfireAfter, 366*24*time.Hour)
 	between("misfire.max", d.Misfire.Max, 1, 100_000)
+	oneOf("misfire.order", d.Misfire.Order, OrderOldest, OrderNewest)
+	if p := ValidRate("misfire.rate", d.Misfire.Rate, MinRate, MaxRate); p != nil {
+		bad = append(bad, p)
+	}
 	between("priority", d.Priority, 0, MaxPriority)
 	if len(d.Triggers) > MaxTriggers {
 		refuse("too_many", "triggers", fmt.Sprint(len(d.Triggers)), fmt.Sprintf("At most %d triggers; got %d.", MaxTriggers, len(d.Triggers)), fmt.Sprintf("最多 %d 个触发器，当前 %d 个。", MaxTriggers, len(d.Triggers)), "")
@@ -190,6 +201,17 @@ func (d *Definition) Validate(now time.Time, strategies []string) error {
 		return &InvalidError{Fields: bad}
 	}
 	return nil
+}
+
+// ValidRate checks a drain rate.
+func ValidRate(field string, rate, low, high float64) *message.Invalid {
+	if rate >= low && rate <= high { // false for what is no number
+		return nil
+	}
+	text := strconv.FormatFloat(rate, 'g', -1, 64)
+	return &message.Invalid{Code: "out_of_range", Field: field, Token: text, Message: message.Text{
+		EN: fmt.Sprintf("%s is out of range %v-%v firings a second.", text, low, high), ZH: fmt.Sprintf("%s 超出范围：每秒 %v-%v 次触发。", text, low, high),
+	}}
 }
 
 var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$`)

@@ -182,6 +182,20 @@ func (o *Outcome) Retry(ctx context.Context, bucket int, id string, entry *store
 
 // Skip ends firings that their job's concurrency policy decided against.
 func (o *Outcome) Skip(ctx context.Context, skips []ready.Skip) error {
+	return o.unstarted(ctx, skips, batch.EventSkip, "skipped")
+}
+
+// Miss ends catch-ups that found no start in time.
+func (o *Outcome) Miss(ctx context.Context, missed []ready.Skip) error {
+	return o.unstarted(ctx, missed, batch.EventMiss, "missed")
+}
+
+// unstarted ends firings that will not start.
+func (o *Outcome) unstarted(ctx context.Context, skips []ready.Skip, event batch.Event, fate string) error {
+	state := batch.Skipped
+	if event == batch.EventMiss {
+		state = batch.Missed
+	}
 	buckets := map[int][]ready.Skip{}
 	for _, s := range skips {
 		b := s.Executions[0].Batch.Bucket
@@ -234,7 +248,7 @@ func (o *Outcome) Skip(ctx context.Context, skips []ready.Skip) error {
 				return err
 			}
 			for reason, batches := range reasons {
-				if err := b.EndBatches(batches, batch.EventSkip, reason, "", 0, 0, now); err != nil {
+				if err := b.EndBatches(batches, event, reason, "", 0, 0, now); err != nil {
 					return err
 				}
 			}
@@ -248,8 +262,8 @@ func (o *Outcome) Skip(ctx context.Context, skips []ready.Skip) error {
 		}
 		for _, s := range list {
 			head := s.Executions[0].Batch
-			o.metrics.Fates.WithLabelValues("skipped", s.Reason).Inc()
-			o.ended(store.BatchHead{ID: head.ID, Day: head.Day, NS: head.NS, JobID: head.JobID, JobVersion: head.JobVersion, Kind: head.Kind, TriggerNo: head.TriggerNo}, batch.Skipped)
+			o.metrics.Fates.WithLabelValues(fate, s.Reason).Inc()
+			o.ended(store.BatchHead{ID: head.ID, Day: head.Day, NS: head.NS, JobID: head.JobID, JobVersion: head.JobVersion, Kind: head.Kind, TriggerNo: head.TriggerNo}, state)
 		}
 		if planned {
 			o.planned()
@@ -287,11 +301,33 @@ func (o *Outcome) Stop(ctx context.Context, bucket int, rows []store.Execution, 
 	return nil
 }
 
+// LoadDrains tells package ready how the backlogs of a bucket are worked off.
+func (o *Outcome) LoadDrains(ctx context.Context, bucket int) error {
+	list, err := o.store.Drains(ctx, bucket)
+	if err != nil {
+		return err
+	}
+	drains := make([]ready.Drain, len(list))
+	for i, d := range list {
+		drains[i] = ready.Drain{Rate: d.Rate, Paused: d.Paused}
+		if d.Scope == store.ScopeApp {
+			drains[i].App = d.ObjectID
+		} else {
+			drains[i].Job = d.ObjectID
+		}
+	}
+	o.ready.SetDrain(drains...)
+	return nil
+}
+
 // TakeUp fills memory with what is open in a bucket that this replica has taken: what
 // waits goes to package ready, what an executor may be running is UNKNOWN until it reports.
 func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
 	defer o.ready.Hold(f.Bucket)()
 	o.ready.Drop(f.Bucket)
+	if err := o.LoadDrains(ctx, f.Bucket); err != nil {
+		return err
+	}
 	const page = 2000
 	shared := map[string]*ready.Batch{}
 	var waiting []*ready.Execution

@@ -66,6 +66,7 @@ const (
 	ReasonMoves       = "too_many_moves"
 	ReasonWaitTimeout = "waited_too_long"
 	ReasonExecutorErr = "executor_answer_not_understood"
+	ReasonClock       = "clock_went_back"
 )
 
 // Report tells of one execution.
@@ -110,11 +111,15 @@ type Outcome struct {
 	planned func()
 	// ended is called after the commit for each batch that has ended.
 	ended func(h store.BatchHead, state batch.State)
+	drift func() time.Duration
 
 	mu    sync.Mutex
 	queue []*Report
 	acks  []ack // acceptances, oldest first
-	wake  chan struct{}
+	// driftNoted counts the executions that were marked in driftSpan.
+	driftSpan  int64
+	driftNoted int
+	wake       chan struct{}
 }
 
 // ack is an acceptance that waits for its result.
@@ -134,14 +139,26 @@ type Config struct {
 	Log      *slog.Logger
 	Planned  func()
 	Ended    func(h store.BatchHead, state batch.State)
+	// Drift is how far the database's clock is ahead of the host's while somebody should know; 0 = not.
+	// nil = never.
+	Drift func() time.Duration
 }
+
+const (
+	// driftNotes bounds the executions that are marked in each driftSpan: a drift concerns all alike.
+	driftNotes = 100
+	driftSpan  = 30_000
+)
 
 // New makes an Outcome; Run makes it work.
 func New(c Config) *Outcome {
+	if c.Drift == nil {
+		c.Drift = func() time.Duration { return 0 }
+	}
 	if c.Ended == nil {
 		c.Ended = func(store.BatchHead, batch.State) {}
 	}
-	return &Outcome{store: c.Store, cluster: c.Cluster, ready: c.Ready, registry: c.Registry, clock: c.Clock, metrics: c.Metrics, log: c.Log, machine: batch.NewMachine(), planned: c.Planned, ended: c.Ended, wake: make(chan struct{}, 1)}
+	return &Outcome{store: c.Store, cluster: c.Cluster, ready: c.Ready, registry: c.Registry, clock: c.Clock, metrics: c.Metrics, log: c.Log, machine: batch.NewMachine(), planned: c.Planned, ended: c.Ended, drift: c.Drift, wake: make(chan struct{}, 1)}
 }
 
 // Report hands in reports without waiting for their commit.
@@ -461,6 +478,9 @@ func (p *pass) take(r *Report) error {
 	}
 	if event == batch.RunAccept || event == batch.RunSee {
 		p.accepted = append(p.accepted, store.Accepted{ID: row.ID, BatchID: row.BatchID, SentAt: r.SentAt})
+		if event == batch.RunAccept {
+			p.drift(row)
+		}
 		row.Status = to
 		p.rows[row.ID] = row
 		return nil
@@ -475,6 +495,22 @@ func (p *pass) take(r *Report) error {
 		return nil
 	}
 	return p.end(r, row, to)
+}
+
+// drift marks an execution that started while the clocks differed.
+func (p *pass) drift(row store.Execution) {
+	d := p.o.drift()
+	if d == 0 {
+		return
+	}
+	p.o.mu.Lock()
+	defer p.o.mu.Unlock()
+	if span := p.now / driftSpan; span != p.o.driftSpan {
+		p.o.driftSpan, p.o.driftNoted = span, 0
+	}
+	if p.o.driftNoted++; p.o.driftNoted <= driftNotes {
+		p.event(row, "clock_drift", fmt.Sprintf("database clock minus host clock: %s", d))
+	}
 }
 
 // app is the app of an execution's job, as its batch is pinned to it.
@@ -820,7 +856,7 @@ func (o *Outcome) Batch(ctx context.Context, h store.BatchHead, bucket int) (*re
 	}
 	b := &ready.Batch{
 		ID: h.ID, Day: h.Day, Bucket: bucket, NS: h.NS, JobID: h.JobID, JobVersion: h.JobVersion, AppID: app.ID, Def: def, TriggerNo: h.TriggerNo, Kind: h.Kind,
-		DueAt: h.DueAt, PlannedFor: h.PlannedFor, Params: def.Params, Event: h.Event, Zone: ZoneOf(def, h.TriggerNo), Priority: h.Priority, Total: h.Total, Turn: uint64(h.DueAt / 1000),
+		DueAt: h.DueAt, PlannedFor: h.PlannedFor, Params: def.Params, Event: h.Event, Zone: ZoneOf(def, h.TriggerNo), Priority: h.Priority, Total: h.Total, Turn: uint64(h.DueAt / 1000), CatchUp: h.CatchUp(),
 	}
 	if h.Params != nil {
 		b.Params = *h.Params

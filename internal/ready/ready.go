@@ -8,6 +8,7 @@
 package ready
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +39,8 @@ type Batch struct {
 	Total      int
 	// Turn is the job's count of firings, from which round robin starts.
 	Turn uint64
+	// CatchUp says that it was missed and that its job's misfire policy lets it run all the same.
+	CatchUp bool
 	// Admitted is set once the job's concurrency policy let it in.
 	Admitted bool
 }
@@ -88,6 +91,8 @@ type Stop struct {
 // Verdicts is what admission decided: the caller makes it durable.
 type Verdicts struct {
 	Skips []Skip
+	// Missed are catch-ups that found no start before their latest.
+	Missed []Skip
 	// Cover lists running batches that have to make room.
 	Cover []Active
 }
@@ -110,16 +115,29 @@ const (
 
 type group struct {
 	list []*Execution
+	// slot is the start that the drain rates have given to a catch-up; 0 = none yet.
+	slot int64
 }
+
+// at is when it may go.
+func (g group) at() int64 { return max(g.list[0].NotBefore, g.slot) }
 
 type jobState struct {
 	active  map[string]Active
 	waiting []group
+	// late are catch-ups that wait for each other: they are never skipped because of one of their own.
+	late    []group
 	covered bool
 }
 
+// lane is a queue: what is on time has one per app, catch-ups another that goes second.
+type lane struct {
+	app  int64
+	late bool
+}
+
 type tenant struct {
-	apps map[int64]*quota.Queue[*Execution]
+	lanes map[lane]*quota.Queue[*Execution]
 }
 
 // Ready is safe for concurrent use.
@@ -134,6 +152,15 @@ type Ready struct {
 	stops   []Stop
 	wake    chan struct{}
 
+	now    int64   // of the last Due
+	early  []group // what the wheel gave out before its time, since the clock went back
+	drains map[DrainKey]Drain
+	paces  map[DrainKey]*quota.Pace
+	// pacesMax is the size at which idle paces are dropped.
+	pacesMax int
+	held     []group // catch-ups whose drain is paused
+	overdue  []group // catch-ups that were let in too late
+
 	holds [batch.Buckets]sync.Mutex
 }
 
@@ -147,7 +174,7 @@ func (r *Ready) Hold(bucket int) (release func()) {
 
 // New makes an empty one whose wheel starts at now.
 func New(now time.Time) *Ready {
-	return &Ready{wheel: wheel.New(now.UnixMilli()), jobs: map[int64]*jobState{}, tenants: map[int64]*tenant{}, wake: make(chan struct{}, 1)}
+	return &Ready{wheel: wheel.New(now.UnixMilli()), jobs: map[int64]*jobState{}, tenants: map[int64]*tenant{}, wake: make(chan struct{}, 1), drains: map[DrainKey]Drain{}, paces: map[DrainKey]*quota.Pace{}, pacesMax: pacesMin}
 }
 
 // Wake signals that there may be something to do earlier than Next said.
@@ -180,7 +207,9 @@ func (r *Ready) Add(list ...*Execution) {
 	r.Nudge()
 }
 
-func (r *Ready) insert(g group) {
+func (r *Ready) insert(g group) { r.insertAt(g, g.list[0].NotBefore) }
+
+func (r *Ready) insertAt(g group, at int64) {
 	var slot uint32
 	if n := len(r.free); n > 0 {
 		slot = r.free[n-1]
@@ -190,14 +219,20 @@ func (r *Ready) insert(g group) {
 		slot = uint32(len(r.slots))
 		r.slots = append(r.slots, g)
 	}
-	r.wheel.Insert(g.list[0].NotBefore, uint64(slot))
+	r.wheel.Insert(at, uint64(slot))
 }
 
 // Next is the next moment at which Due has something to do; ok is false when nothing waits in the wheel.
 func (r *Ready) Next() (ms int64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.wheel.Next()
+	ms, ok = r.wheel.Next()
+	for _, g := range r.early {
+		if at := g.at(); !ok || at < ms {
+			ms, ok = at, true
+		}
+	}
+	return ms, ok
 }
 
 // Due moves what is due at now from the wheel to the queues, as far as each job's
@@ -205,16 +240,31 @@ func (r *Ready) Next() (ms int64, ok bool) {
 func (r *Ready) Due(now int64) Verdicts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.now = now
 	var v Verdicts
+	var late []group
+	due := r.early
+	r.early = nil
 	for _, value := range r.wheel.Advance(now, nil) {
 		slot := uint32(value)
-		g := r.slots[slot]
+		due = append(due, r.slots[slot])
 		r.slots[slot] = group{}
 		r.free = append(r.free, slot)
-		if len(g.list) > 0 {
+	}
+	for _, g := range due {
+		switch {
+		case len(g.list) == 0:
+		case g.at() > now:
+			// The wheel does not go back when the clock does, and takes for due what lies before its time.
+			r.early = append(r.early, g)
+		case g.list[0].Batch.CatchUp:
+			late = append(late, g)
+		default:
 			r.admit(g, now, &v)
 		}
 	}
+	// Catch-ups last: firings that are on time go first.
+	r.catchUp(late, now, &v)
 	return v
 }
 
@@ -243,7 +293,16 @@ func (r *Ready) admit(g group, now int64, v *Verdicts) {
 		return
 	}
 	limit := b.Def.Concurrency.Max
-	if b.Def.Concurrency.Policy == job.OverlapAllow && limit == 0 || len(s.active) < limit && len(s.waiting) == 0 {
+	free := b.Def.Concurrency.Policy == job.OverlapAllow && limit == 0 || len(s.active) < limit && len(s.waiting) == 0
+	if b.CatchUp {
+		if free && len(s.late) == 0 {
+			r.activate(s, g, now)
+		} else {
+			s.late = append(s.late, g)
+		}
+		return
+	}
+	if free {
 		r.activate(s, g, now)
 		return
 	}
@@ -287,19 +346,24 @@ func (r *Ready) enqueue(g group, now int64) {
 	for _, e := range g.list {
 		t, ok := r.tenants[e.Batch.NS]
 		if !ok {
-			t = &tenant{apps: map[int64]*quota.Queue[*Execution]{}}
+			t = &tenant{lanes: map[lane]*quota.Queue[*Execution]{}}
 			r.tenants[e.Batch.NS] = t
 			r.order = append(r.order, e.Batch.NS)
 		}
-		q, ok := t.apps[e.Batch.AppID]
+		l := lane{app: e.Batch.AppID, late: e.Batch.CatchUp}
+		q, ok := t.lanes[l]
 		if !ok {
 			q = &quota.Queue[*Execution]{}
-			t.apps[e.Batch.AppID] = q
+			t.lanes[l] = q
 		}
 		if e.ReadyAt == 0 {
 			e.ReadyAt = now
 		}
-		q.Push(quota.Entry[*Execution]{Level: e.Batch.Priority, SubmitAt: e.Batch.DueAt, ReadyAt: e.ReadyAt, Value: e})
+		submit := e.Batch.DueAt
+		if l.late {
+			submit = e.NotBefore // the order that the policy chose, not that of what is oldest
+		}
+		q.Push(quota.Entry[*Execution]{Level: e.Batch.Priority, SubmitAt: submit, ReadyAt: e.ReadyAt, Value: e})
 	}
 }
 
@@ -335,9 +399,26 @@ func (r *Ready) Ended(jobID int64, batchID string, now int64) {
 		r.activate(s, g, now)
 		admitted = true
 	}
+	for len(s.late) > 0 && len(s.waiting) == 0 {
+		g := s.late[0]
+		b := g.list[0].Batch
+		if limit := b.Def.Concurrency.Max; b.ID != batchID && limit > 0 && len(s.active) >= limit {
+			break
+		}
+		s.late = s.late[1:]
+		switch {
+		case b.ID == batchID: // it was cancelled while it waited
+		case now > latest(b):
+			r.overdue = append(r.overdue, g)
+			admitted = true
+		default:
+			r.activate(s, g, now)
+			admitted = true
+		}
+	}
 	if len(s.active) == 0 {
 		s.covered = false
-		if len(s.waiting) == 0 {
+		if len(s.waiting) == 0 && len(s.late) == 0 {
 			delete(r.jobs, jobID)
 		}
 	}
@@ -369,22 +450,22 @@ func (r *Ready) Take(now int64, limit int, place func(*Execution) Placement) (ta
 			if taken >= limit {
 				break
 			}
-			app, ok := best(r.tenants[ns], blocked, now)
+			l, ok := best(r.tenants[ns], blocked, now)
 			if !ok {
 				continue
 			}
-			q := r.tenants[ns].apps[app]
+			q := r.tenants[ns].lanes[l]
 			head, _ := q.Peek(now)
 			if place(head.Value) == Blocked {
-				blocked[app] = true
-				progress = true // another app of this namespace may go
+				blocked[l.app] = true // for catch-ups too: they must not take the place that is waited for
+				progress = true       // another app of this namespace may go
 				continue
 			}
 			q.Pop(now)
 			taken++
 			progress = true
 			if q.Len() == 0 {
-				delete(r.tenants[ns].apps, app)
+				delete(r.tenants[ns].lanes, l)
 			}
 		}
 	}
@@ -394,21 +475,23 @@ func (r *Ready) Take(now int64, limit int, place func(*Execution) Placement) (ta
 	return taken
 }
 
-func best(t *tenant, blocked map[int64]bool, now int64) (app int64, ok bool) {
+// best is the lane whose head goes next: by score, and a catch-up only when nothing that is on time can go.
+func best(t *tenant, blocked map[int64]bool, now int64) (next lane, ok bool) {
 	top := 0.0
-	for id, q := range t.apps {
-		if blocked[id] {
+	for l, q := range t.lanes {
+		if blocked[l.app] {
 			continue
 		}
 		e, found := q.Peek(now)
 		if !found {
 			continue
 		}
-		if s := quota.Score(e.Level, e.SubmitAt, e.ReadyAt, now); !ok || s > top {
-			app, top, ok = id, s, true
+		s := quota.Score(e.Level, e.SubmitAt, e.ReadyAt, now)
+		if !ok || next.late && !l.late || next.late == l.late && s > top {
+			next, top, ok = l, s, true
 		}
 	}
-	return app, ok
+	return next, ok
 }
 
 // Waiting is how many executions wait for their turn in a namespace.
@@ -417,7 +500,7 @@ func (r *Ready) Waiting(ns int64) int {
 	defer r.mu.Unlock()
 	n := 0
 	if t, ok := r.tenants[ns]; ok {
-		for _, q := range t.apps {
+		for _, q := range t.lanes {
 			n += q.Len()
 		}
 	}
@@ -430,7 +513,7 @@ func (r *Ready) Len() int {
 	defer r.mu.Unlock()
 	n := 0
 	for _, t := range r.tenants {
-		for _, q := range t.apps {
+		for _, q := range t.lanes {
 			n += q.Len()
 		}
 	}
@@ -472,7 +555,16 @@ func (r *Ready) TakeOut(want func(*Execution) bool) []*Execution {
 				kept = append(kept, e)
 			}
 		}
-		return group{list: kept}
+		return group{list: kept, slot: g.slot}
+	}
+	parts := func(list []group) []group {
+		kept := list[:0]
+		for _, g := range list {
+			if g = part(g); len(g.list) > 0 {
+				kept = append(kept, g)
+			}
+		}
+		return kept
 	}
 	for i := range r.slots {
 		if len(r.slots[i].list) > 0 {
@@ -480,16 +572,11 @@ func (r *Ready) TakeOut(want func(*Execution) bool) []*Execution {
 		}
 	}
 	for _, s := range r.jobs {
-		kept := s.waiting[:0]
-		for _, g := range s.waiting {
-			if g = part(g); len(g.list) > 0 {
-				kept = append(kept, g)
-			}
-		}
-		s.waiting = kept
+		s.waiting, s.late = parts(s.waiting), parts(s.late)
 	}
+	r.held, r.overdue, r.early = parts(r.held), parts(r.overdue), parts(r.early)
 	for _, t := range r.tenants {
-		for app, q := range t.apps {
+		for l, q := range t.lanes {
 			q.Remove(func(e *Execution) bool {
 				if want(e) {
 					out = append(out, e)
@@ -498,7 +585,7 @@ func (r *Ready) TakeOut(want func(*Execution) bool) []*Execution {
 				return false
 			})
 			if q.Len() == 0 {
-				delete(t.apps, app)
+				delete(t.lanes, l)
 			}
 		}
 	}
@@ -522,24 +609,19 @@ func (r *Ready) Drop(bucket int) {
 				delete(s.active, b)
 			}
 		}
-		kept := s.waiting[:0]
-		for _, g := range s.waiting {
-			if g.list[0].Batch.Bucket != bucket {
-				kept = append(kept, g)
-			}
-		}
-		s.waiting = kept
-		if len(s.active) == 0 && len(s.waiting) == 0 {
+		s.waiting, s.late = without(s.waiting, bucket), without(s.late, bucket)
+		if len(s.active) == 0 && len(s.waiting) == 0 && len(s.late) == 0 {
 			delete(r.jobs, id)
 		}
 	}
+	r.held, r.overdue, r.early = without(r.held, bucket), without(r.overdue, bucket), without(r.early, bucket)
 	for ns, t := range r.tenants {
-		for app, q := range t.apps {
+		for l, q := range t.lanes {
 			if e, ok := q.Peek(0); ok && e.Value.Batch.Bucket == bucket {
-				delete(t.apps, app)
+				delete(t.lanes, l)
 			}
 		}
-		if len(t.apps) == 0 {
+		if len(t.lanes) == 0 {
 			delete(r.tenants, ns)
 			for i, o := range r.order {
 				if o == ns {
@@ -549,4 +631,8 @@ func (r *Ready) Drop(bucket int) {
 			}
 		}
 	}
+}
+
+func without(list []group, bucket int) []group {
+	return slices.DeleteFunc(list, func(g group) bool { return g.list[0].Batch.Bucket == bucket })
 }

@@ -234,3 +234,30 @@ func TestWhatHasEndedIsNotLetInAgain(t *testing.T) {
 	require.Empty(t, r.Due(start+1000).Skips, "nothing runs, so the next firing does")
 	require.Equal(t, 1, r.Len())
 }
+
+// B5, F13: after the clock went back nothing goes before its time, and nothing is lost.
+func TestNothingIsEarlyAfterTheClockWentBack(t *testing.T) {
+	const back = int64(2 * 3600_000)
+	r := ready.New(time.UnixMilli(start))
+	r.Due(start + 1000)
+	now := start - back
+	e := &ready.Execution{Batch: newBatch("after", 1, 1, now+5000, job.OverlapAllow, 0), ID: 1, Attempt: 1, NotBefore: now + 5000}
+	r.Add(e)
+	taken := 0
+	take := func(now int64) {
+		r.Due(now)
+		r.Take(now, 10, func(e *ready.Execution) ready.Placement {
+			require.LessOrEqual(t, e.NotBefore, now)
+			taken++
+			return ready.Taken
+		})
+	}
+	take(now)
+	take(now + 4999)
+	require.Zero(t, taken)
+	next, ok := r.Next()
+	require.True(t, ok)
+	require.Equal(t, now+5000, next, "it does not spin meanwhile")
+	take(now + 5000)
+	require.Equal(t, 1, taken)
+}

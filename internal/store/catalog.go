@@ -32,6 +32,7 @@ type App struct {
 	NSID      int64 `gorm:"column:ns_id"`
 	Name      string
 	Protocol  string
+	DrainRate float64
 	Version   int64
 	CreatedAt int64 `gorm:"autoCreateTime:false"`
 }
@@ -234,7 +235,7 @@ func (s *Store) CreateApp(ctx context.Context, a *App, seal func(appID int64) (s
 			return fmt.Errorf("key id: %w", err)
 		}
 		a.Version = 1
-		_, err = tx.ExecContext(ctx, "INSERT INTO app (id, ns_id, name, protocol, version, created_at) VALUES (?, ?, ?, ?, ?, ?)", a.ID, a.NSID, a.Name, a.Protocol, a.Version, a.CreatedAt)
+		_, err = tx.ExecContext(ctx, "INSERT INTO app (id, ns_id, name, protocol, drain_rate, version, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)", a.ID, a.NSID, a.Name, a.Protocol, a.DrainRate, a.Version, a.CreatedAt)
 		if duplicate(err) {
 			return ErrExists
 		}

@@ -223,12 +223,15 @@ func (b *Bucket) writeTriggers(j *Job, hints map[int]int64) error {
 			return fmt.Errorf("write trigger %d: %w", t.No, err)
 		}
 	}
+	if err := b.openPeriods(j); err != nil {
+		return err
+	}
 	return b.refreshNext(map[int64]int64{j.ID: 0})
 }
 
 // DeleteJob removes a job, its triggers and its versions; its history stays. ErrStale:
 // its version is not from.
-func (b *Bucket) DeleteJob(j Job, entry *AuditEntry) error {
+func (b *Bucket) DeleteJob(j Job, now int64, entry *AuditEntry) error {
 	res, err := b.tx.ExecContext(b.ctx, "DELETE FROM job_info WHERE ns_id = ? AND id = ? AND version = ?", j.NS, j.ID, j.Version)
 	if err != nil {
 		return fmt.Errorf("delete job: %w", err)
@@ -238,6 +241,12 @@ func (b *Bucket) DeleteJob(j Job, entry *AuditEntry) error {
 	}
 	if _, err := b.tx.ExecContext(b.ctx, "DELETE FROM job_trigger WHERE job_id = ?", j.ID); err != nil {
 		return fmt.Errorf("delete triggers: %w", err)
+	}
+	if err := b.closePeriods(j.ID, now); err != nil {
+		return err
+	}
+	if _, err := b.tx.ExecContext(b.ctx, "DELETE FROM backlog_control WHERE ns_id = ? AND scope = ? AND object_id = ?", j.NS, ScopeJob, j.ID); err != nil {
+		return fmt.Errorf("delete backlog control: %w", err)
 	}
 	// The versions stay: past batches are pinned to theirs.
 	return b.auditJob(&j, entry)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -44,12 +45,22 @@ func (s *Store) Announce(ctx context.Context, r Replica, ttl time.Duration) erro
 	})
 }
 
+// aheadLimit is how far in the future an owner's liveness may end. It is longer than any server renews
+// for: what ends later was written before the database's clock went back, and would otherwise keep the
+// buckets of a dead server for as long as it went back.
+const aheadLimit = time.Minute
+
+// alive is the condition that a replica r lives.
+func (s *Store) alive() string {
+	return "(r.expires_at >= " + s.nowExpr() + " AND r.expires_at <= " + s.nowExpr() + " + " + strconv.FormatInt(aheadLimit.Milliseconds(), 10) + ")"
+}
+
 // TakeFree takes every bucket that nobody owns or whose owner's replica row has expired,
 // each with its epoch raised. It returns the fences of what it got, which may be none. A bucket
 // whose row is locked by a transaction of its owner is left for the next try.
 func (s *Store) TakeFree(ctx context.Context, owner string) ([]Fence, error) {
 	rows, err := s.main.QueryContext(ctx, `SELECT l.bucket FROM bucket_lease l LEFT JOIN replica r ON r.id = l.owner
-		WHERE l.owner = '' OR r.id IS NULL OR r.expires_at < `+s.nowExpr()+` ORDER BY l.bucket`)
+		WHERE l.owner = '' OR r.id IS NULL OR NOT `+s.alive()+` ORDER BY l.bucket`)
 	if err != nil {
 		return nil, unavailable(err)
 	}
@@ -90,7 +101,7 @@ func (s *Store) take(ctx context.Context, owner string, buckets []int) ([]Fence,
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, `UPDATE bucket_lease SET owner = ?, epoch = epoch + 1 WHERE bucket IN (`+marks(len(buckets))+`) AND (owner = '' OR NOT EXISTS
-			(SELECT 1 FROM replica r WHERE r.id = bucket_lease.owner AND r.expires_at >= `+s.nowExpr()+`))`, append([]any{owner}, anys(buckets)...)...); err != nil {
+			(SELECT 1 FROM replica r WHERE r.id = bucket_lease.owner AND `+s.alive()+`))`, append([]any{owner}, anys(buckets)...)...); err != nil {
 			return err
 		}
 		rows, err := tx.QueryContext(ctx, "SELECT bucket, epoch FROM bucket_lease WHERE owner = ? ORDER BY bucket", owner)

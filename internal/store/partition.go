@@ -103,6 +103,9 @@ func (s *Store) DropHistory(ctx context.Context, beforeDay int) (dropped int64, 
 	if open.Valid {
 		beforeDay = min(beforeDay, int(open.Int64))
 	}
+	if err := s.markDropped(ctx, beforeDay); err != nil {
+		return 0, err
+	}
 	if s.dialect == "sqlite" {
 		return s.deleteSteps(ctx, beforeDay)
 	}

@@ -65,6 +65,16 @@ type Worker struct {
 	StartID string
 }
 
+// Who made a batch that no person asked for.
+const (
+	BySchedule = "schedule"
+	// ByCatchUp: it was missed, and its job's misfire policy lets it run.
+	ByCatchUp = "catch-up"
+)
+
+// CatchUp tells whether a batch is one of a backlog.
+func (h BatchHead) CatchUp() bool { return h.TriggerNo > 0 && h.CreatedBy == ByCatchUp }
+
 // InsertBatches writes new batches in groups. It returns the ids that were there already:
 // those firings were made durable before, and are left as they are.
 func (b *Bucket) InsertBatches(list []BatchRow) (existing map[string]bool, err error) {
@@ -516,17 +526,18 @@ type BatchHead struct {
 	FailedN    int
 	Params     *string
 	Event      *string
+	CreatedBy  string
 	CreatedAt  int64
 }
 
-const headColumns = "batch_id, day, ns_id, job_id, job_version, COALESCE(trigger_no, 0), trigger_kind, due_at, planned_for, state, version, priority, shard_total, shards_done, shards_failed, params, event, created_at"
+const headColumns = "batch_id, day, ns_id, job_id, job_version, COALESCE(trigger_no, 0), trigger_kind, due_at, planned_for, state, version, priority, shard_total, shards_done, shards_failed, params, event, created_by, created_at"
 
 func scanHeads(rows *sql.Rows) ([]BatchHead, error) {
 	defer func() { _ = rows.Close() }()
 	var out []BatchHead
 	for rows.Next() {
 		var h BatchHead
-		if err := rows.Scan(&h.ID, &h.Day, &h.NS, &h.JobID, &h.JobVersion, &h.TriggerNo, &h.Kind, &h.DueAt, &h.PlannedFor, &h.State, &h.Version, &h.Priority, &h.Total, &h.Done, &h.FailedN, &h.Params, &h.Event, &h.CreatedAt); err != nil {
+		if err := rows.Scan(&h.ID, &h.Day, &h.NS, &h.JobID, &h.JobVersion, &h.TriggerNo, &h.Kind, &h.DueAt, &h.PlannedFor, &h.State, &h.Version, &h.Priority, &h.Total, &h.Done, &h.FailedN, &h.Params, &h.Event, &h.CreatedBy, &h.CreatedAt); err != nil {
 			return nil, err
 		}
 		out = append(out, h)

@@ -97,6 +97,27 @@ func TestAnExpiredOwnerLosesItsBuckets(t *testing.T) {
 	})
 }
 
+// F12: the clock of the database went back by two hours, and the owner died before it could renew. What it wrote
+// before keeps its buckets from nobody; an owner that renews keeps them.
+func TestALivenessFromAClockThatWentBackIsNone(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		ctx := context.Background()
+		require.NoError(t, s.Announce(ctx, store.Replica{ID: "a"}, 3*time.Second))
+		_, err := s.TakeFree(ctx, "a")
+		require.NoError(t, err)
+		require.NoError(t, s.Announce(ctx, store.Replica{ID: "a"}, 2*time.Hour))
+		require.NoError(t, s.Announce(ctx, store.Replica{ID: "b"}, 3*time.Second))
+		got, err := s.TakeFree(ctx, "b")
+		require.NoError(t, err)
+		require.Len(t, got, store.Buckets)
+		// Alive again, it takes nothing from the new owner.
+		require.NoError(t, s.Announce(ctx, store.Replica{ID: "a"}, 3*time.Second))
+		none, err := s.TakeFree(ctx, "a")
+		require.NoError(t, err)
+		require.Empty(t, none)
+	})
+}
+
 func TestOutputKeepsItsOrder(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		ctx := context.Background()

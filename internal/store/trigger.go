@@ -25,9 +25,17 @@ type DueTrigger struct {
 // DueTriggers lists enabled triggers of a bucket whose hint is at or before until, in
 // the order of the index, up to limit.
 func (s *Store) DueTriggers(ctx context.Context, bucket int, until int64, limit int) ([]DueTrigger, error) {
+	return s.dueTriggers(ctx, "t.bucket = ? AND t.next_due_hint <= ? ORDER BY t.next_due_hint LIMIT ?", bucket, until, limit)
+}
+
+// DueTriggersOf lists those of one job.
+func (s *Store) DueTriggersOf(ctx context.Context, job, until int64) ([]DueTrigger, error) {
+	return s.dueTriggers(ctx, "t.job_id = ? AND t.next_due_hint <= ? ORDER BY t.next_due_hint", job, until)
+}
+
+func (s *Store) dueTriggers(ctx context.Context, where string, args ...any) ([]DueTrigger, error) {
 	rows, err := s.sched.QueryContext(ctx, `SELECT t.job_id, t.no, t.ns_id, j.app_id, j.version, t.spec, t.effective_from, t.next_due_hint
-		FROM job_trigger t JOIN job_info j ON j.id = t.job_id
-		WHERE t.bucket = ? AND t.next_due_hint <= ? ORDER BY t.next_due_hint LIMIT ?`, bucket, until, limit)
+		FROM job_trigger t JOIN job_info j ON j.id = t.job_id WHERE `+where, args...)
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("read due triggers: %w", err))
 	}

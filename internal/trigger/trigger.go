@@ -38,7 +38,8 @@ const (
 	pageLimit = 500
 	// firingLimit bounds the firings of one trigger in one pass; the rest follows in the next.
 	firingLimit = 1000
-	// missedLimit bounds how many missed firings are counted in one pass.
+	// missedLimit bounds how many missed firings are counted in one pass. It is more than any policy
+	// lets run, so that each pass brings the trigger further.
 	missedLimit = 200_000
 	// idle is the longest sleep: a trigger that another replica edited is seen after that.
 	idle = 5 * time.Second
@@ -48,13 +49,6 @@ const (
 	tellEvery = 10 * time.Second
 	// maxCompiled bounds the compiled schedules kept in memory.
 	maxCompiled = 50_000
-)
-
-// Reasons of a batch that was not simply on time.
-const (
-	ReasonMisfireOnce = "misfire_once"
-	ReasonMisfireAll  = "misfire_all"
-	ReasonMissed      = "missed_while_down"
 )
 
 // Trigger opens batches.
@@ -73,6 +67,8 @@ type Trigger struct {
 	mu       sync.Mutex
 	compiled map[[3]int64]*schedule.Schedule // job, version, trigger number
 	turns    map[int64]uint64
+
+	pass passed
 }
 
 // Config is what a Trigger needs.
@@ -141,6 +137,7 @@ func (t *Trigger) RunOnce(ctx context.Context, now int64) (sleep time.Duration, 
 		return Window / 4, err
 	}
 	until := now + Window.Milliseconds()
+	t.pass.at(now)
 	var errs error
 	worked := false
 	for _, f := range owned {
@@ -176,26 +173,54 @@ func (t *Trigger) RunOnce(ctx context.Context, now int64) (sleep time.Duration, 
 
 // firing is a trigger's due time that becomes a batch.
 type firing struct {
-	row   store.BatchRow
-	batch *ready.Batch
+	row       store.BatchRow
+	batch     *ready.Batch
+	notBefore int64
 }
 
 // open makes one page of due triggers of a bucket durable; more says that there is another.
 func (t *Trigger) open(ctx context.Context, f store.Fence, now int64) (more bool, err error) {
-	until := now + Window.Milliseconds()
-	due, err := t.store.DueTriggers(ctx, f.Bucket, until, pageLimit)
+	due, err := t.store.DueTriggers(ctx, f.Bucket, now+Window.Milliseconds(), pageLimit)
 	if err != nil || len(due) == 0 {
 		return false, err
 	}
+	return t.fire(ctx, f, due, now, len(due) < pageLimit)
+}
+
+// Settle makes durable what a job's triggers owe up to now, before somebody changes them: what they have
+// not fired yet would have no fate.
+func (t *Trigger) Settle(ctx context.Context, jobID int64, bucket int, now int64) error {
+	f, ok := t.cluster.Await(ctx, bucket)
+	if !ok {
+		return outcome.ErrNotOwner
+	}
+	for {
+		due, err := t.store.DueTriggersOf(ctx, jobID, now)
+		if err != nil || len(due) == 0 {
+			return err
+		}
+		if _, err = t.fire(ctx, f, due, now, false); err != nil {
+			return err
+		}
+	}
+}
+
+// fire makes durable what some triggers of a bucket are due for. all says that no others are due, so that
+// the cursor may move when nothing of these is left; more says that something is.
+func (t *Trigger) fire(ctx context.Context, f store.Fence, due []store.DueTrigger, now int64, all bool) (more bool, err error) {
+	until := now + Window.Milliseconds()
 	var firings []firing
 	var missed []store.BatchRow
 	hints := make([]store.Hint, 0, len(due))
+	var broken []store.DueTrigger
+	drain := t.drain(f.Bucket)
 	for _, d := range due {
-		got, gone, hint, err := t.plan(ctx, f, d, now, until)
+		got, gone, hint, err := t.plan(ctx, f, d, drain, now, until)
 		if err != nil {
 			// One broken definition must not stop the others.
 			t.log.ErrorContext(ctx, "trigger not understood", slog.Int64("job_id", d.JobID), slog.Int("trigger", d.No), slog.String("err", err.Error()))
 			hints = append(hints, store.Hint{JobID: d.JobID, No: d.No, From: d.Hint})
+			broken = append(broken, d)
 			continue
 		}
 		firings, missed, hints = append(firings, got...), append(missed, gone...), append(hints, hint)
@@ -210,6 +235,11 @@ func (t *Trigger) open(ctx context.Context, f store.Fence, now int64) (more bool
 		edited, err := b.MoveHints(hints)
 		if err != nil {
 			return err
+		}
+		for _, d := range broken {
+			if err := b.Broken(d.JobID, d.No, d.Hint-1); err != nil {
+				return err
+			}
 		}
 		stays := func(r store.BatchRow) bool { return !edited[store.TriggerKey{JobID: r.JobID, No: r.TriggerNo}] }
 		batches := make([]store.BatchRow, 0, len(firings)+len(missed))
@@ -246,7 +276,9 @@ func (t *Trigger) open(ctx context.Context, f store.Fence, now int64) (more bool
 		if err := b.InsertExecutions(rows); err != nil {
 			return err
 		}
-		b.MoveCursor(until)
+		if all && !more {
+			b.MoveCursor(until)
+		}
 		return nil
 	})
 	if err != nil {
@@ -260,7 +292,7 @@ func (t *Trigger) open(ctx context.Context, f store.Fence, now int64) (more bool
 		t.metrics.Fates.WithLabelValues("missed", m.Reason).Add(float64(m.MissedCount))
 	}
 	t.ready.Add(add...)
-	return more || len(due) == pageLimit, nil
+	return more || !all, nil
 }
 
 // executions appends the shards of a firing.
@@ -268,9 +300,14 @@ func (t *Trigger) executions(x firing, rows []store.ExecutionRow, add []*ready.E
 	for shard := range x.row.Total {
 		rows = append(rows, store.ExecutionRow{
 			Day: x.row.Day, NS: x.row.NS, JobID: x.row.JobID, BatchID: x.row.ID, Shard: shard, Total: x.row.Total, Attempt: 1,
-			Status: batch.RunScheduled, TriggerTime: x.row.DueAt, NotBefore: x.row.DueAt,
+			Status: batch.RunScheduled, TriggerTime: x.row.DueAt, NotBefore: x.notBefore,
 		})
-		e := &ready.Execution{Batch: x.batch, Shard: shard, Attempt: 1, NotBefore: x.row.DueAt}
+		e := &ready.Execution{Batch: x.batch, Shard: shard, Attempt: 1, NotBefore: x.notBefore}
+		// A catch-up may have to wait for another one.
+		if x.batch.CatchUp {
+			add = append(add, e)
+			continue
+		}
 		if e.Bound = t.foresee(e); e.Bound != nil {
 			rows[len(rows)-1].Worker = store.Worker{ID: e.Bound.WorkerID, Address: e.Bound.Address, StartID: e.Bound.StartID}
 		}
@@ -280,7 +317,7 @@ func (t *Trigger) executions(x firing, rows []store.ExecutionRow, add []*ready.E
 }
 
 // plan computes what a trigger fires up to until, what it has missed, and its next hint.
-func (t *Trigger) plan(ctx context.Context, f store.Fence, d store.DueTrigger, now, until int64) (got []firing, missed []store.BatchRow, hint store.Hint, err error) {
+func (t *Trigger) plan(ctx context.Context, f store.Fence, d store.DueTrigger, drain *drain, now, until int64) (got []firing, missed []store.BatchRow, hint store.Hint, err error) {
 	hint = store.Hint{JobID: d.JobID, No: d.No, From: d.Hint}
 	def, err := t.store.Definition(ctx, d.JobID, d.JobVersion)
 	if err != nil {
@@ -290,16 +327,17 @@ func (t *Trigger) plan(ctx context.Context, f store.Fence, d store.DueTrigger, n
 	if err != nil {
 		return nil, nil, hint, err
 	}
-	make := func(at int64, state batch.State, reason string) firing {
+	fire := func(at int64, state batch.State, reason string) firing {
 		return t.firing(f, d, def, s, at, now, state, reason)
 	}
 	if d.Spec.Kind == schedule.FixedDelay {
 		// The next one is planned when this one has ended.
 		hint.FiredAt = d.Hint
-		return []firing{make(d.Hint, batch.Delayed, "")}, nil, hint, nil
+		return []firing{fire(d.Hint, batch.Delayed, "")}, nil, hint, nil
 	}
 	late := now - job.MisfireAfter.Milliseconds()
 	var behind []int64
+	older := false
 	at := d.Hint - 1
 	for n := 0; ; n++ {
 		next, ok := s.Next(time.UnixMilli(at))
@@ -308,6 +346,7 @@ func (t *Trigger) plan(ctx context.Context, f store.Fence, d store.DueTrigger, n
 		}
 		if next.UnixMilli() > until || len(got) >= firingLimit || n >= missedLimit {
 			hint.Next = next.UnixMilli()
+			older = hint.Next <= late
 			break
 		}
 		at = next.UnixMilli()
@@ -316,49 +355,31 @@ func (t *Trigger) plan(ctx context.Context, f store.Fence, d store.DueTrigger, n
 			behind = append(behind, at)
 			continue
 		}
-		got = append(got, make(at, batch.Delayed, ""))
+		got = append(got, fire(at, batch.Delayed, ""))
 	}
 	if len(behind) > 0 {
-		var run []firing
-		run, missed = t.misfire(def, behind, now, make)
-		got = append(run, got...)
+		job, app, err := drain.of(ctx, d, def)
+		if err != nil {
+			return nil, nil, hint, err
+		}
+		run, gone, rest := settle(debt{policy: def.Misfire, behind: behind, more: older, now: now, jump: t.pass.jump, job: job, app: app})
+		if rest > 0 {
+			hint.Next, hint.FiredAt = rest, gone[len(gone)-1].last
+		}
+		caught := make([]firing, 0, len(run)+len(got))
+		for _, c := range run {
+			x := fire(c.at, batch.Delayed, c.reason)
+			x.notBefore, x.batch.CatchUp, x.row.CreatedBy = c.notBefore, true, store.ByCatchUp
+			caught = append(caught, x)
+		}
+		got = append(caught, got...)
+		for _, m := range gone {
+			row := fire(m.first, batch.Missed, m.reason).row
+			row.MissedCount, row.MissedLast, row.Total = m.count, m.last, 1
+			missed = append(missed, row)
+		}
 	}
 	return got, missed, hint, nil
-}
-
-// misfire applies the job's policy to firings whose time has passed.
-func (t *Trigger) misfire(def *job.Definition, behind []int64, now int64, make func(int64, batch.State, string) firing) (run []firing, missed []store.BatchRow) {
-	oldest := now - time.Duration(def.Misfire.Window).Milliseconds()
-	first := 0 // of those that the policy lets run
-	switch def.Misfire.Policy {
-	case job.MisfireOnce:
-		first = len(behind) - 1
-	case job.MisfireAll:
-		for first < len(behind) && behind[first] < oldest {
-			first++
-		}
-		// The newest Max of them: the downstream wants the latest state.
-		first = max(first, len(behind)-def.Misfire.Max)
-	default:
-		first = len(behind)
-	}
-	reason := ReasonMisfireAll
-	if def.Misfire.Policy == job.MisfireOnce {
-		reason = ReasonMisfireOnce
-	}
-	for _, at := range behind[first:] {
-		if at < oldest {
-			first++
-			continue
-		}
-		run = append(run, make(at, batch.Delayed, reason))
-	}
-	if gone := behind[:first]; len(gone) > 0 {
-		m := make(gone[0], batch.Missed, ReasonMissed).row
-		m.MissedCount, m.MissedLast, m.Total = int64(len(gone)), gone[len(gone)-1], 1
-		missed = append(missed, m)
-	}
-	return run, missed
 }
 
 func (t *Trigger) firing(f store.Fence, d store.DueTrigger, def *job.Definition, s *schedule.Schedule, at, now int64, state batch.State, reason string) firing {
@@ -367,9 +388,9 @@ func (t *Trigger) firing(f store.Fence, d store.DueTrigger, def *job.Definition,
 		ID: batch.ID(d.JobID, local, d.No), Day: batch.Day(at), Bucket: f.Bucket, NS: d.NS, JobID: d.JobID, JobVersion: d.JobVersion, AppID: d.AppID, Def: def,
 		TriggerNo: d.No, Kind: string(d.Spec.Kind), DueAt: at, PlannedFor: at, Params: def.Params, Zone: s.Zone().String(), Priority: def.Priority, Total: t.total(def, d.AppID), Turn: t.turn(d.JobID, at),
 	}
-	return firing{batch: b, row: store.BatchRow{
+	return firing{batch: b, notBefore: at, row: store.BatchRow{
 		ID: b.ID, Day: b.Day, NS: b.NS, JobID: b.JobID, JobVersion: b.JobVersion, TriggerNo: d.No, TriggerKind: b.Kind, DueAt: at, PlannedFor: at, State: state,
-		Priority: b.Priority, Total: b.Total, Reason: reason, CreatedBy: "schedule", CreatedAt: now,
+		Priority: b.Priority, Total: b.Total, Reason: reason, CreatedBy: store.BySchedule, CreatedAt: now,
 	}}
 }
 
@@ -475,6 +496,7 @@ func (t *Trigger) Fire(ctx context.Context, a Ask) (batchID string, err error) {
 		params = *a.Params
 	}
 	x := firing{
+		notBefore: now,
 		batch: &ready.Batch{
 			ID: id, Day: batch.Day(now), Bucket: f.Bucket, NS: a.Job.NS, JobID: a.Job.ID, JobVersion: a.Job.Version, AppID: a.Job.AppID, Def: def, Kind: string(a.Kind),
 			DueAt: now, PlannedFor: now, Params: params, Zone: zone, Priority: def.Priority, Total: t.total(def, a.Job.AppID), Turn: t.turn(a.Job.ID, now),

@@ -52,14 +52,15 @@ type Config struct {
 	Outcome  *outcome.Outcome
 	Router   *routing.Router
 	Clock    clock.Clock
-	Drift    func() time.Duration
-	Metrics  *metric.Metrics
-	Log      *slog.Logger
-	Output   *Output
-	Version  string
-	Commit   string
-	Console  bool
-	Demo     bool
+	// ClockStatus is what the clocks of database and host say of each other.
+	ClockStatus func() clock.Status
+	Metrics     *metric.Metrics
+	Log         *slog.Logger
+	Output      *Output
+	Version     string
+	Commit      string
+	Console     bool
+	Demo        bool
 	// Secure says that browsers reach the server over TLS, so cookies are marked so.
 	Secure bool
 }
@@ -120,6 +121,7 @@ func New(r *gin.Engine, c Config) (*API, huma.API) {
 	a.identity()
 	a.tenants()
 	a.jobs()
+	a.backlogs()
 	a.history()
 	a.observe()
 	return a, api

@@ -80,6 +80,8 @@ type metaView struct {
 	SetupRequired bool   `json:"setupRequired"`
 	ServerTime    string `json:"serverTime" doc:"ax time"`
 	ClockDriftMs  int64  `json:"clockDriftMs" doc:"database clock minus host clock"`
+	ClockRefused  int64  `json:"clockRefusedMs" doc:"a step of the database's clock that is not followed until the host's clock agrees; 0 = none"`
+	ClockAlarm    bool   `json:"clockAlarm" doc:"the clocks differ by more than 500 ms, or a step is not followed"`
 	Demo          bool   `json:"demo"`
 }
 
@@ -167,8 +169,9 @@ func (a *API) meta(ctx context.Context, _ *empty) (*body[metaView], error) {
 	if err != nil {
 		return nil, err
 	}
+	status := a.ClockStatus()
 	return &body[metaView]{metaView{
-		Version: a.Version, Commit: a.Commit, Console: a.Console, SetupRequired: !someone, ServerTime: stamp(clock.Millis(a.Clock)), ClockDriftMs: a.Drift().Milliseconds(), Demo: a.Demo,
+		Version: a.Version, Commit: a.Commit, Console: a.Console, SetupRequired: !someone, ServerTime: stamp(clock.Millis(a.Clock)), ClockDriftMs: status.Drift.Milliseconds(), ClockRefused: status.Refused.Milliseconds(), ClockAlarm: status.Alarm(), Demo: a.Demo,
 	}}, nil
 }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,6 +61,9 @@ type misfireBody struct {
 	Policy string `json:"policy,omitempty" doc:"once (default), skip or all"`
 	Window string `json:"window,omitempty" doc:"latest start; default 1h"`
 	Max    int    `json:"max,omitempty" doc:"default 100"`
+	Order  string `json:"order,omitempty" doc:"which start first: oldest (default) or newest"`
+	// Rate is a pointer so that an explicit 0 is refused and not taken for the default.
+	Rate *float64 `json:"rate,omitempty" doc:"missed firings started in a second, 0.01 to 1000; default 10"`
 }
 
 // JobBody is the part of a job that somebody writes.
@@ -128,9 +132,11 @@ type (
 		Max    int    `json:"max"`
 	}
 	misfireView struct {
-		Policy string `json:"policy"`
-		Window string `json:"window"`
-		Max    int    `json:"max"`
+		Policy string  `json:"policy"`
+		Window string  `json:"window"`
+		Max    int     `json:"max"`
+		Order  string  `json:"order"`
+		Rate   float64 `json:"rate"`
 	}
 )
 
@@ -321,7 +327,13 @@ func (a *API) definition(b JobBody, used int) (d job.Definition, last int, err e
 		d.Concurrency = job.Concurrency{Policy: b.Concurrency.Policy, Max: b.Concurrency.Max}
 	}
 	if b.Misfire != nil {
-		d.Misfire = job.Misfire{Policy: b.Misfire.Policy, Window: r.duration("misfire.window", b.Misfire.Window), Max: b.Misfire.Max}
+		d.Misfire = job.Misfire{Policy: b.Misfire.Policy, Window: r.duration("misfire.window", b.Misfire.Window), Max: b.Misfire.Max, Order: b.Misfire.Order}
+		if b.Misfire.Rate != nil {
+			if p := job.ValidRate("misfire.rate", *b.Misfire.Rate, job.MinRate, job.MaxRate); p != nil {
+				r.bad = append(r.bad, p)
+			}
+			d.Misfire.Rate = *b.Misfire.Rate
+		}
 	}
 	for i, t := range d.Triggers {
 		if t.No > used || t.No < 0 {
@@ -364,7 +376,7 @@ func (a *API) view(j store.Job, recent []store.Recent) jobView {
 		Routing:     routingView{Strategy: d.Routing.Strategy, HashKey: d.Routing.HashKey},
 		Retry:       retryView{Max: d.Retry.Max, Backoff: d.Retry.Backoff},
 		Concurrency: concurrencyView{Policy: d.Concurrency.Policy, Max: d.Concurrency.Max},
-		Misfire:     misfireView{Policy: d.Misfire.Policy, Window: d.Misfire.Window.String(), Max: d.Misfire.Max},
+		Misfire:     misfireView{Policy: d.Misfire.Policy, Window: d.Misfire.Window.String(), Max: d.Misfire.Max, Order: cmp.Or(d.Misfire.Order, job.OrderOldest), Rate: d.Misfire.PerSecond()},
 		Triggers:    []triggerBody{}, LastBatches: []resultView{},
 	}
 	if d.Retry.Initial != 0 {
@@ -521,10 +533,19 @@ func (a *API) change(ctx context.Context, old, j store.Job, from int64, action a
 	if err != nil {
 		return nil, err
 	}
+	if err := a.Trigger.Settle(ctx, j.ID, j.Bucket, now); err != nil {
+		return nil, err
+	}
 	defer a.Ready.Hold(j.Bucket)()
-	ahead := a.ahead(j.ID, now)
+	ahead, late := a.ahead(j.ID, now), []*ready.Execution(nil)
+	if !j.Enabled {
+		late = a.backlogOf(ready.DrainKey{Job: j.ID})
+	}
 	err = a.inBucket(ctx, j.Bucket, func(b *store.Bucket) error {
 		if err := b.Withdraw(batchesOf(ahead)); err != nil {
+			return err
+		}
+		if err := b.Miss(batchesOf(late), idsOf(late), reasonPaused, "", now); err != nil {
 			return err
 		}
 		hints, err := trigger.Hints(&j.Definition, now)
@@ -534,7 +555,7 @@ func (a *API) change(ctx context.Context, old, j store.Job, from int64, action a
 		return b.UpdateJob(&j, from, hints, entry)
 	})
 	if err != nil {
-		a.Ready.Add(ahead...)
+		a.Ready.Add(append(ahead, late...)...)
 		return nil, err
 	}
 	a.Trigger.Nudge()
@@ -545,8 +566,25 @@ func (a *API) change(ctx context.Context, old, j store.Job, from int64, action a
 // been sent and will not be. The caller deletes their rows or puts them back.
 func (a *API) ahead(jobID, now int64) []*ready.Execution {
 	return a.Ready.TakeOut(func(e *ready.Execution) bool {
-		return e.Batch.JobID == jobID && e.Batch.TriggerNo > 0 && e.Attempt == 1 && e.NotBefore > now
+		return e.Batch.JobID == jobID && e.Batch.TriggerNo > 0 && !e.Batch.CatchUp && e.Attempt == 1 && e.NotBefore > now
 	})
+}
+
+// reasonPaused is a catch-up's whose job was switched off or deleted before its start.
+const reasonPaused = "missed_paused"
+
+// backlogOf takes catch-ups that have not started out of memory: they will not be sent. The caller ends
+// them or puts them back.
+func (a *API) backlogOf(k ready.DrainKey) []*ready.Execution {
+	return a.Ready.TakeOut(func(e *ready.Execution) bool { return k.Of(e.Batch) && !e.Batch.Admitted })
+}
+
+func idsOf(list []*ready.Execution) []int64 {
+	out := make([]int64, len(list))
+	for i, e := range list {
+		out[i] = e.ID
+	}
+	return out
 }
 
 func batchesOf(list []*ready.Execution) map[string]int {
@@ -626,16 +664,23 @@ func (a *API) deleteJob(ctx context.Context, in *deleteJobInput) (*empty, error)
 	if err != nil {
 		return nil, err
 	}
+	now := clock.Millis(a.Clock)
+	if err := a.Trigger.Settle(ctx, j.ID, j.Bucket, now); err != nil {
+		return nil, err
+	}
 	defer a.Ready.Hold(j.Bucket)()
-	ahead := a.ahead(j.ID, clock.Millis(a.Clock))
+	ahead, late := a.ahead(j.ID, now), a.backlogOf(ready.DrainKey{Job: j.ID})
 	err = a.inBucket(ctx, j.Bucket, func(b *store.Bucket) error {
 		if err := b.Withdraw(batchesOf(ahead)); err != nil {
 			return err
 		}
-		return b.DeleteJob(j, entry)
+		if err := b.Miss(batchesOf(late), idsOf(late), reasonPaused, "", now); err != nil {
+			return err
+		}
+		return b.DeleteJob(j, now, entry)
 	})
 	if err != nil {
-		a.Ready.Add(ahead...)
+		a.Ready.Add(append(ahead, late...)...)
 	}
 	return nil, err
 }

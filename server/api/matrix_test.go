@@ -94,6 +94,24 @@ func operations() map[string]operation {
 			return map[string]any{"name": strings.ReplaceAll(w.fresh(), " ", "-")}
 		}},
 
+		"PUT /api/v1/namespaces/{namespace}/apps/{app}": {who: admins, status: 200, changes: "app.create", path: at("/apps/app"), body: func(w *world) any {
+			w.count++
+			return map[string]any{"drainRate": w.count}
+		}},
+		"GET /api/v1/namespaces/{namespace}/backlog": {who: readers, status: 200, path: at("/backlog")},
+		"POST /api/v1/namespaces/{namespace}/backlog/pause": {who: operators, status: 200, changes: "job.pause", path: at("/backlog/pause"), body: func(w *world) any {
+			return map[string]any{"job": w.job}
+		}},
+		"POST /api/v1/namespaces/{namespace}/backlog/resume": {who: operators, status: 200, changes: "job.pause", path: at("/backlog/resume"), body: func(w *world) any {
+			return map[string]any{"job": w.job}
+		}},
+		"POST /api/v1/namespaces/{namespace}/backlog/speed": {who: operators, status: 200, changes: "job.pause", path: at("/backlog/speed"), body: func(*world) any {
+			return map[string]any{"app": "app", "rate": 7}
+		}},
+		"POST /api/v1/namespaces/{namespace}/backlog/drop": {who: operators, status: 200, changes: "batch.cancel", path: at("/backlog/drop"), body: func(w *world) any {
+			return map[string]any{"job": w.job}
+		}},
+
 		"GET " + jobs: {who: readers, status: 200, path: at("/jobs")},
 		"POST " + jobs: {who: authors, status: 201, changes: "job.create", path: at("/jobs"), body: func(w *world) any {
 			return map[string]any{"name": w.fresh(), "app": "app", "handler": "work"}

@@ -60,7 +60,8 @@ type AppView struct {
 		Online int `json:"online"`
 		Total  int `json:"total"`
 	} `json:"executors"`
-	Jobs int64 `json:"jobs"`
+	Jobs      int64   `json:"jobs"`
+	DrainRate float64 `json:"drainRate" doc:"missed firings of all its jobs that are started in a second; 0 = no limit"`
 }
 
 type createdAppView struct {
@@ -73,6 +74,8 @@ type appInput struct {
 	Body struct {
 		Name     string `json:"name" maxLength:"64"`
 		Protocol string `json:"protocol,omitempty" enum:"ax" default:"ax"`
+		// DrainRate is a pointer since 0 is a choice.
+		DrainRate *float64 `json:"drainRate,omitempty" doc:"missed firings of all its jobs that are started in a second, 0 to 10000; 0 = no limit; default 100"`
 	}
 }
 
@@ -83,6 +86,7 @@ func (a *API) tenants() {
 	add(a, http.MethodPost, "/api/v1/namespaces", "createNamespace", "Make a namespace", onPlatform(auth.NamespaceCreate), a.createNamespace, created)
 	add(a, http.MethodPut, "/api/v1/namespaces/{namespace}/egress", "setEgress", "Say which addresses a namespace's executors may have", onPlatform(auth.EgressUpdate), a.setEgress)
 	add(a, http.MethodGet, "/api/v1/namespaces/{namespace}/apps", "listApps", "Apps of a namespace", inNamespace(auth.AppRead), a.listApps)
+	add(a, http.MethodPut, "/api/v1/namespaces/{namespace}/apps/{app}", "updateApp", "Say how fast what an app's jobs missed is caught up with", inNamespace(auth.AppCreate), a.setAppRate)
 	add(a, http.MethodPost, "/api/v1/namespaces/{namespace}/apps", "createApp", "Make an app; its key is shown once", inNamespace(auth.AppCreate), a.createApp, created)
 }
 
@@ -157,7 +161,7 @@ func (a *API) listApps(ctx context.Context, _ *NamespacePath) (*body[list[AppVie
 	executors := a.Registry.List(nsOf(ctx).ID)
 	out := list[AppView]{Items: []AppView{}}
 	for _, app := range apps {
-		v := AppView{Name: app.Name, Protocol: app.Protocol, CreatedAt: stamp(app.CreatedAt), Jobs: app.Jobs}
+		v := AppView{Name: app.Name, Protocol: app.Protocol, CreatedAt: stamp(app.CreatedAt), Jobs: app.Jobs, DrainRate: app.DrainRate}
 		for _, x := range executors {
 			if x.AppID != app.ID || x.State == store.ExecutorOffline {
 				continue
@@ -177,10 +181,17 @@ func (a *API) createApp(ctx context.Context, in *appInput) (*body[createdAppView
 		return nil, bad
 	}
 	ns := nsOf(ctx)
-	app := store.App{NSID: ns.ID, Name: in.Body.Name, Protocol: "ax", CreatedAt: clock.Millis(a.Clock)}
+	app := store.App{NSID: ns.ID, Name: in.Body.Name, Protocol: "ax", DrainRate: job.DefaultAppRate, CreatedAt: clock.Millis(a.Clock)}
+	if in.Body.DrainRate != nil {
+		app.DrainRate = *in.Body.DrainRate
+		if bad := job.ValidRate("drainRate", app.DrainRate, 0, job.MaxAppRate); bad != nil {
+			return nil, bad
+		}
+	}
 	key, text := protocol.NewKey()
 	v := createdAppView{Key: text}
 	v.Name, v.Protocol, v.CreatedAt = app.Name, app.Protocol, stamp(app.CreatedAt)
+	v.DrainRate = app.DrainRate
 	entry, err := a.entry(ctx, auth.AppCreate, "app", 0, app.Name, nil, v.AppView)
 	if err != nil {
 		return nil, err

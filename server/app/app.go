@@ -34,6 +34,7 @@ import (
 	"github.com/ax-scheduler/ax/internal/config"
 	"github.com/ax-scheduler/ax/internal/dispatch"
 	"github.com/ax-scheduler/ax/internal/egress"
+	"github.com/ax-scheduler/ax/internal/job"
 	"github.com/ax-scheduler/ax/internal/metric"
 	"github.com/ax-scheduler/ax/internal/outcome"
 	"github.com/ax-scheduler/ax/internal/protocol"
@@ -164,6 +165,12 @@ func (a *App) build() error {
 	a.outcome = outcome.New(outcome.Config{
 		Store: a.store, Cluster: a.cluster, Ready: a.ready, Registry: a.registry, Clock: a.clock, Metrics: a.metrics, Log: a.log,
 		Planned: func() { a.trigger.Nudge() },
+		Drift: func() time.Duration {
+			if s := a.clock.Status(); s.Alarm() {
+				return s.Drift
+			}
+			return 0
+		},
 	})
 	a.trigger = trigger.New(trigger.Config{
 		Store: a.store, Cluster: a.cluster, Ready: a.ready, Registry: a.registry, Outcome: a.outcome, Clock: a.clock, Metrics: a.metrics, Log: a.log,
@@ -181,8 +188,8 @@ func (a *App) build() error {
 	executors := executorapi.New(executorapi.Config{Store: a.store, Ring: a.ring, Registry: a.registry, Outcome: a.outcome, Clock: a.clock, Metrics: a.metrics, Log: a.log, Output: output.Arrived})
 	a.handler = a.routes(executors, api.Config{
 		Store: a.store, Auth: a.auth, Ring: a.ring, Cluster: a.cluster, Registry: a.registry, Ready: a.ready, Trigger: a.trigger, Outcome: a.outcome, Router: router, Clock: a.clock,
-		Drift:   func() time.Duration { drift, _ := a.clock.Drift(); return drift },
-		Metrics: a.metrics, Log: a.log, Output: output, Version: Version, Commit: Commit, Demo: c.Demo, Secure: c.BehindTLSProxy,
+		ClockStatus: a.clock.Status,
+		Metrics:     a.metrics, Log: a.log, Output: output, Version: Version, Commit: Commit, Demo: c.Demo, Secure: c.BehindTLSProxy,
 	})
 	a.trouble.Store("the database was not reached yet")
 	return nil
@@ -192,6 +199,8 @@ func (a *App) gauges() {
 	a.metrics.Gauge("ax_queue_depth", "Executions that are due and wait for an executor or their turn.", func() float64 { return float64(a.ready.Len()) })
 	a.metrics.Gauge("ax_dispatch_in_flight", "Requests to executors on their way.", func() float64 { return float64(a.dispatch.Working()) })
 	a.metrics.Gauge("ax_dispatch_queued", "Executions assigned to an executor and not yet sent.", func() float64 { return float64(a.dispatch.Queued()) })
+	a.metrics.Gauge("ax_clock_refused_step_seconds", "A step of the database's clock that is not followed until the host's agrees.", func() float64 { return a.clock.Status().Refused.Seconds() })
+	a.metrics.Gauge("ax_clock_steps", "Large steps of the clocks that ax time has followed since the start.", func() float64 { return float64(a.clock.Status().Steps) })
 	a.metrics.Gauge("ax_buckets_owned", "Buckets that this server owns.", func() float64 { return float64(len(a.cluster.Owned())) })
 	a.metrics.Gauge("ax_executors_online", "Executors that take work.", func() float64 { return float64(a.registry.Count(store.ExecutorOnline)) })
 }
@@ -458,8 +467,7 @@ func (a *App) watchDatabase(ctx context.Context) error {
 		case ctx.Err() == nil:
 			a.trouble.Store(err.Error())
 		}
-		drift, _ := a.clock.Drift()
-		a.metrics.Drift.Set(drift.Seconds())
+		a.metrics.Drift.Set(a.clock.Status().Drift.Seconds())
 	}
 }
 
@@ -485,7 +493,7 @@ func (a *App) NewApp(ctx context.Context, namespace, name string) (key string, e
 	}
 	now := a.clock.Now().UnixMilli()
 	k, text := protocol.NewKey()
-	row := store.App{NSID: ns.ID, Name: name, Protocol: "ax", CreatedAt: now}
+	row := store.App{NSID: ns.ID, Name: name, Protocol: "ax", DrainRate: job.DefaultAppRate, CreatedAt: now}
 	err = a.store.CreateApp(ctx, &row, func(id int64) (string, error) { return a.ring.Seal(ns.ID, id, k) },
 		&store.AuditEntry{At: now, NSID: ns.ID, ActorType: "system", ActorName: "demo", Action: string(auth.AppCreate), ObjectType: "app", Outcome: "success"})
 	return text, err

@@ -29,6 +29,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ax-scheduler/ax/internal/config"
+	"github.com/ax-scheduler/ax/internal/ledger"
 	"github.com/ax-scheduler/ax/internal/store"
 	"github.com/ax-scheduler/ax/internal/storetest"
 	"github.com/ax-scheduler/ax/server/app"
@@ -337,6 +338,15 @@ func (s *Server) Store() *store.Store {
 		s.store = opened
 	}
 	return s.store
+}
+
+// LedgerClean requires that every planned firing of this server's database has exactly one fate.
+func (s *Server) LedgerClean(t testing.TB) {
+	t.Helper()
+	r, err := ledger.Check(context.Background(), s.Store(), ledger.Options{})
+	require.NoError(t, err)
+	require.True(t, r.Clean(), "%v: %+v", r.Counts, r.Found)
+	require.NotZero(t, r.Batches, "nothing was there to be checked")
 }
 
 // User makes a user with the administrator's password and, where namespace is not empty, a role in

@@ -42,7 +42,7 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	root.SetErr(errOut)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(serveCommand(), demoCommand(), cronCommand(), configCommand(), openapiCommand(), benchCommand(), benchExecutorCommand())
+	root.AddCommand(serveCommand(), demoCommand(), cronCommand(), configCommand(), ledgerCommand(), openapiCommand(), benchCommand(), benchExecutorCommand())
 	err := root.ExecuteContext(ctx)
 	var usage usageError
 	switch {
@@ -50,6 +50,8 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		return exitOK
 	case errors.Is(err, errRefused):
 		return exitUsage
+	case errors.Is(err, errFound):
+		return exitFailed
 	case errors.As(err, &usage), errors.Is(err, config.ErrInvalid):
 		_, _ = fmt.Fprintln(errOut, "ax-server:", err)
 		return exitUsage
