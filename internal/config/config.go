@@ -223,6 +223,9 @@ func Load(fs *pflag.FlagSet) (Config, error) {
 			bad("advertise-addr", c.AdvertiseAddr, "not an address with a port")
 		}
 	}
+	if c.Database != "" && !strings.HasPrefix(c.Database, "mysql://") {
+		bad("database", Masked(c.Database), "not a MySQL or MariaDB database")
+	}
 	if c.Data == "" {
 		bad("data", c.Data, "empty")
 	}

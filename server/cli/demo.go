@@ -44,6 +44,12 @@ func demoCommand() *cobra.Command {
 		Use: "demo", Short: "run a server on embedded SQLite with a sample executor and real data", Args: noArgs,
 		Long: "Runs a server with four processes of the sample executor order-service and an order database of\n200 000 orders, and says after each sync how many orders were copied. Nothing outside the data\ndirectory is touched; a second start goes on where the first one ended.",
 		RunE: func(c *cobra.Command, _ []string) error {
+			// A flag that was not given leaves the word to the environment.
+			for flag, value := range map[string]*string{"listen": &listen, "data": &data} {
+				if env, ok := os.LookupEnv(config.Env(flag)); ok && !c.Flags().Changed(flag) {
+					*value = env
+				}
+			}
 			d := &demo{out: c.OutOrStdout(), errOut: c.ErrOrStderr(), listen: listen, data: data, program: program}
 			return d.run(c.Context())
 		},
@@ -166,7 +172,11 @@ func (d *demo) secret(name string, size int) (string, error) {
 
 // show prepares the data and the jobs, runs the executors and tells of each sync, until ctx ends.
 func (d *demo) show(ctx context.Context, a *app.App, cfg config.Config) error {
-	d.say("ax demo: preparing 200 000 orders in %s", d.orders)
+	if _, err := os.Stat(d.orders); err != nil {
+		d.say("ax demo: preparing 200 000 orders in %s", d.orders)
+	} else {
+		d.say("ax demo: going on with the orders in %s", d.orders)
+	}
 	seed := exec.CommandContext(ctx, d.program, "seed", "--db", d.orders)
 	var seedErr bytes.Buffer
 	seed.Stderr = &seedErr
@@ -245,6 +255,7 @@ func (d *demo) keepExecutor(ctx context.Context, n int, keyFile, data string) {
 			}
 			d.say("%s ended (%v); it is started again in %s", name, err, away)
 		case <-ctx.Done():
+			d.say("%s is told to end; it finishes what it runs", name)
 			_ = input.Close() // it drains and ends
 			<-ended
 		}
@@ -378,6 +389,7 @@ func (d *demo) jobs(ctx context.Context) (syncJob string, err error) {
 // follow says after each sync what SQL finds in the warehouse.
 func (d *demo) follow(ctx context.Context, jobID string) error {
 	var told []string
+	began := time.Now()
 	tick := time.NewTicker(demoLook)
 	defer tick.Stop()
 	from := time.Now().Add(-5 * time.Minute).UTC().Format(time.RFC3339)
@@ -389,11 +401,12 @@ func (d *demo) follow(ctx context.Context, jobID string) error {
 		}
 		var page struct {
 			Items []struct {
-				BatchID    string `json:"batchId"`
-				State      string `json:"state"`
-				PlannedFor string `json:"plannedFor"`
-				DurationMs int64  `json:"durationMs"`
-				ShardTotal int    `json:"shardTotal"`
+				BatchID    string    `json:"batchId"`
+				State      string    `json:"state"`
+				PlannedFor string    `json:"plannedFor"`
+				FinishedAt time.Time `json:"finishedAt"`
+				DurationMs int64     `json:"durationMs"`
+				ShardTotal int       `json:"shardTotal"`
 			} `json:"items"`
 		}
 		if _, err := d.call(ctx, http.MethodGet, "/api/v1/namespaces/"+demoNamespace+"/batches?job="+jobID+"&state=SUCCEEDED,FAILED,TIMED_OUT,SKIPPED&limit=20&from="+from, nil, &page); err != nil {
@@ -408,6 +421,9 @@ func (d *demo) follow(ctx context.Context, jobID string) error {
 				continue
 			}
 			told = append(told, b.BatchID)
+			if b.FinishedAt.Before(began) {
+				continue // an earlier start of the demo told of it
+			}
 			if len(told) > 200 {
 				told = told[100:]
 			}
