@@ -124,3 +124,52 @@ func TestAReplicaThatCanNotRenewOwnsNothing(t *testing.T) {
 	require.Greater(t, time.Since(at), cluster.TTL/2, "not at the first hiccup")
 	require.Equal(t, store.Buckets, a.once(t), "nobody took them: it goes on")
 }
+
+// F12: the database's clock jumps while an owner and a standby live. Liveness is by that clock, so that the
+// owner may look dead for the half second until it renews: a jump costs at most one takeover, every bucket has
+// an owner again at once, and nobody takes them to and fro.
+func TestAJumpOfTheDatabasesClockIsNoStorm(t *testing.T) {
+	clock := storetest.StartFakeTime(t)
+	s, err := store.Open(store.Config{DSN: storetest.Database(t)})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	require.NoError(t, s.Migrate(t.Context()))
+	list := []*replica{newReplica(s, "a"), newReplica(s, "b")}
+	var loops sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(func() {
+		stop()
+		loops.Wait()
+	})
+	for _, r := range list {
+		loops.Go(func() { _ = r.Run(ctx) })
+	}
+	takeovers := func() (n int) {
+		for _, r := range list {
+			r.mu.Lock()
+			n += len(r.taken)
+			r.mu.Unlock()
+		}
+		return n / store.Buckets
+	}
+	whole := func() bool {
+		// What the database says: the one that lost them finds out when it writes.
+		db := 0
+		for bucket := range store.Buckets {
+			for _, r := range list {
+				if f, ok := r.Fence(bucket); ok && s.InBucket(t.Context(), f, func(*store.Bucket) error { return nil }) == nil {
+					db++
+				}
+			}
+		}
+		return db == store.Buckets
+	}
+	require.Eventually(t, whole, 20*time.Second, 100*time.Millisecond)
+	for i, jump := range []time.Duration{2 * time.Hour, 0, 10 * time.Second, 0, -2 * time.Hour, 0} {
+		before := takeovers()
+		clock.Set(t, jump)
+		at := time.Now()
+		require.Eventually(t, func() bool { return time.Since(at) > 4*time.Second && whole() }, 20*time.Second, 200*time.Millisecond)
+		require.LessOrEqual(t, takeovers()-before, 1, "jump %d to %s", i, jump)
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -25,10 +24,12 @@ func StartFakeTime(t *testing.T) *FakeTime {
 	if found, _ := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1"); len(found) == 0 {
 		t.Skip("libfaketime is not installed: the database's clock can not be turned; scripts/test-setup.sh installs it")
 	}
-	_, here, _, _ := runtime.Caller(0)
-	script := filepath.Join(filepath.Dir(here), "..", "..", "scripts", "mariadb.sh")
-	if _, err := os.Stat(script); err != nil { // -trimpath: tests run in their package's folder
-		script = filepath.Join("..", "scripts", "mariadb.sh")
+	script := filepath.Join("scripts", "mariadb.sh")
+	for range 4 { // tests run in their package's folder
+		if _, err := os.Stat(script); err == nil {
+			break
+		}
+		script = filepath.Join("..", script)
 	}
 	dir, err := os.MkdirTemp("/var/tmp", "ax-faketime") //nolint:usetesting // user mysql can not enter t.TempDir's parents
 	require.NoError(t, err)

@@ -144,6 +144,13 @@ func (p *passed) at(now int64) {
 	p.ax, p.host = now, time.Now()
 }
 
+// jumped is the last stretch that the clock jumped over.
+func (t *Trigger) jumped() jump {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.pass.jump
+}
+
 // drain is what one pass over a bucket knows of its backlog: it is asked for only when something was missed.
 type drain struct {
 	t      *Trigger

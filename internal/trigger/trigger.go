@@ -67,8 +67,7 @@ type Trigger struct {
 	mu       sync.Mutex
 	compiled map[[3]int64]*schedule.Schedule // job, version, trigger number
 	turns    map[int64]uint64
-
-	pass passed
+	pass     passed
 }
 
 // Config is what a Trigger needs.
@@ -137,7 +136,9 @@ func (t *Trigger) RunOnce(ctx context.Context, now int64) (sleep time.Duration, 
 		return Window / 4, err
 	}
 	until := now + Window.Milliseconds()
+	t.mu.Lock()
 	t.pass.at(now)
+	t.mu.Unlock()
 	var errs error
 	worked := false
 	for _, f := range owned {
@@ -362,7 +363,7 @@ func (t *Trigger) plan(ctx context.Context, f store.Fence, d store.DueTrigger, d
 		if err != nil {
 			return nil, nil, hint, err
 		}
-		run, gone, rest := settle(debt{policy: def.Misfire, behind: behind, more: older, now: now, jump: t.pass.jump, job: job, app: app})
+		run, gone, rest := settle(debt{policy: def.Misfire, behind: behind, more: older, now: now, jump: t.jumped(), job: job, app: app})
 		if rest > 0 {
 			hint.Next, hint.FiredAt = rest, gone[len(gone)-1].last
 		}

@@ -21,12 +21,20 @@ export const metaQuery = queryOptions({
   queryKey: ['meta'],
   queryFn: () => must(api.GET('/api/v1/meta')),
   staleTime: 300_000,
+  // The clocks' alarm is in it.
+  refetchInterval: 60_000,
 })
 
 export const summaryQuery = (namespace: string) =>
   queryOptions({
     queryKey: [namespace, 'summary'],
     queryFn: () => must(api.GET('/api/v1/namespaces/{namespace}/summary', { params: { path: { namespace } } })),
+  })
+
+export const backlogQuery = (namespace: string) =>
+  queryOptions({
+    queryKey: [namespace, 'backlog'],
+    queryFn: () => must(api.GET('/api/v1/namespaces/{namespace}/backlog', { params: { path: { namespace } } })),
   })
 
 export const appsQuery = (namespace: string) =>

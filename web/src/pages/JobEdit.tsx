@@ -477,6 +477,23 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
                   value={job.misfire.max}
                   onChange={(max) => set({ misfire: { ...job.misfire, max } })}
                 />
+                <Choice
+                  label={t('form.misfireOrder')}
+                  refusals={at('misfire.order')}
+                  value={job.misfire.order ?? 'oldest'}
+                  options={(['oldest', 'newest'] as const).map((value) => [value, t(`misfire.${value}`)])}
+                  onChange={(order) => set({ misfire: { ...job.misfire, order } })}
+                />
+                <Num
+                  label={t('form.misfireRate')}
+                  help={t('form.misfireRateHelp')}
+                  refusals={at('misfire.rate')}
+                  min={0.01}
+                  max={1000}
+                  precision={2}
+                  value={job.misfire.rate ?? 10}
+                  onChange={(rate) => set({ misfire: { ...job.misfire, rate } })}
+                />
               </div>
             </section>
           </div>
@@ -609,6 +626,7 @@ function Num({
   refusals,
   min,
   max,
+  precision = 0,
   value,
   onChange,
 }: {
@@ -617,6 +635,7 @@ function Num({
   refusals: Refusals
   min: number
   max: number
+  precision?: number
   value: number
   onChange: (value: number) => void
 }) {
@@ -628,7 +647,7 @@ function Num({
           style={{ width: '100%' }}
           min={min}
           max={max}
-          precision={0}
+          precision={precision}
           value={value}
           onChange={(next) => next !== null && onChange(next)}
         />

@@ -6,6 +6,7 @@ import { Button, Dropdown } from 'antd'
 import { useState } from 'react'
 import { appsQuery, everyPage, jobsPage } from '../api/queries'
 import type { Job } from '../api/types'
+import { BacklogBanner } from '../components/BacklogBanner'
 import { Guarded, PageHead } from '../components/basics'
 import { type Column, DataPage, DataTable } from '../components/DataTable'
 import { ExportMenu } from '../components/ExportMenu'
@@ -190,6 +191,7 @@ export function Jobs() {
           {t('jobs.new')}
         </Guarded>
       </PageHead>
+      <BacklogBanner />
       <search className="toolbar">
         <TextFilter label={t('jobs.search')} value={search.q ?? ''} onChange={(q) => set({ q: q || undefined })} />
         <select

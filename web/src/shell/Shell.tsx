@@ -109,6 +109,11 @@ export function Shell() {
             {t('live.stale')}
           </div>
         )}
+        {meta.data?.clockAlarm && (
+          <div className="banner" role="alert">
+            {t('app.clock', { seconds: ((meta.data.clockRefusedMs || meta.data.clockDriftMs) / 1000).toFixed(1) })}
+          </div>
+        )}
         {me.isPending || (!known && me.isFetching) ? (
           <Skeleton />
         ) : me.error ? (
