@@ -77,7 +77,8 @@ func TestAnAppsDrainRateHolds(t *testing.T) {
 		axtest.Pause(time.Second) // what was planned for this time must not all start afterwards
 		s.Again()
 		axtest.WaitUpTo(t, 2*axtest.Patience, "all have caught up", func() bool { return len(x.Starts()) >= jobs })
-		require.LessOrEqual(t, most(x.Starts(), began), rate+3, "requests and their way take time too")
+		// What is let in keeps the rate exactly; on its way through a busy machine it can be pressed together.
+		require.LessOrEqual(t, most(x.Starts(), began), rate+rate/2)
 		for _, id := range ids {
 			ran := 0
 			for _, b := range ns.Batches(id) {

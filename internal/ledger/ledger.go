@@ -38,6 +38,8 @@ const (
 	// fresh is how far behind the cursor a trigger may be that was just written.
 	fresh   = 10_000
 	forever = int64(math.MaxInt64)
+	// page is how many jobs are read at a time.
+	page = 500
 )
 
 // Finding is one thing that is wrong. Firings that follow each other are one.
@@ -96,32 +98,37 @@ func Check(ctx context.Context, s *store.Store, o Options) (Report, error) {
 			return r, err
 		}
 	}
-	for i, id := range jobs {
-		j, err := look(ctx, l, id, r.From, to, cursors)
-		if err == nil && len(j.found) > 0 {
-			// The rows are read after one another, and somebody may have changed the job in between: what is
-			// wrong is wrong the second time too.
-			var again *job
-			if again, err = look(ctx, l, id, r.From, to, cursors); err == nil {
-				again.found = slices.DeleteFunc(again.found, func(f Finding) bool { return !slices.ContainsFunc(j.found, f.same) })
-				j = again
-			}
-		}
+	for done := 0; done < len(jobs); {
+		part := jobs[done:min(done+page, len(jobs))]
+		looked, err := look(ctx, l, part, r.From, to, cursors)
 		if err != nil {
-			return r, fmt.Errorf("job %d: %w", id, err)
+			return r, fmt.Errorf("jobs %d to %d: %w", part[0], part[len(part)-1], err)
 		}
-		r.Jobs++
-		r.Batches += j.batches
-		r.Planned += j.planned
-		r.Executions += j.executions
-		for _, f := range j.found {
-			r.Counts[f.Kind]++
-			if len(r.Found) < maxFound {
-				r.Found = append(r.Found, f)
+		for _, j := range looked {
+			if len(j.found) > 0 {
+				// The rows are read after one another, and somebody may have changed the job in between: what is
+				// wrong is wrong the second time too.
+				again, err := look(ctx, l, []int64{j.id}, r.From, to, cursors)
+				if err != nil {
+					return r, fmt.Errorf("job %d: %w", j.id, err)
+				}
+				first := j.found
+				j = again[0]
+				j.found = slices.DeleteFunc(j.found, func(f Finding) bool { return !slices.ContainsFunc(first, f.same) })
+			}
+			r.Jobs++
+			r.Batches += j.batches
+			r.Planned += j.planned
+			r.Executions += j.executions
+			for _, f := range j.found {
+				r.Counts[f.Kind]++
+				if len(r.Found) < maxFound {
+					r.Found = append(r.Found, f)
+				}
 			}
 		}
-		if o.Progress != nil {
-			o.Progress(i+1, len(jobs))
+		if done += len(part); o.Progress != nil {
+			o.Progress(done, len(jobs))
 		}
 	}
 	return r, nil
@@ -133,10 +140,14 @@ func (f Finding) same(o Finding) bool {
 
 // job is one job that is looked at.
 type job struct {
-	id       int64
-	from, to int64
+	id, from int64
 	plans    map[int]*plan
 	found    []Finding
+
+	open      map[string]store.Fate // batches that have not ended
+	working   map[string]bool       // batches with an open execution
+	last      store.Start
+	succeeded int // of the shard of last
 
 	batches, planned, executions int64
 }
@@ -168,60 +179,93 @@ func (p *plan) next(at int64) {
 	p.more = false
 }
 
-func look(ctx context.Context, l store.Ledger, id, from, to int64, cursors map[int]int64) (*job, error) {
-	j := &job{id: id, from: from, to: to, plans: map[int]*plan{}}
-	periods, err := l.Periods(ctx, id)
+// look reads the rows of some jobs, which are those between the first and the last, in their order.
+func look(ctx context.Context, l store.Ledger, ids []int64, from, to int64, cursors map[int]int64) ([]*job, error) {
+	low, high := ids[0], ids[len(ids)-1]
+	jobs := make([]*job, len(ids))
+	byID := make(map[int64]*job, len(ids))
+	for i, id := range ids {
+		jobs[i] = &job{id: id, from: from, plans: map[int]*plan{}, open: map[string]store.Fate{}, working: map[string]bool{}}
+		byID[id] = jobs[i]
+	}
+	periods, err := l.Periods(ctx, low, high)
 	if err != nil {
 		return nil, err
 	}
-	hints, err := l.Hints(ctx, id)
+	hints, err := l.Hints(ctx, low, high)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range periods {
-		limit := min(to, cursors[p.Bucket])
-		if p.Until > 0 {
-			limit = min(limit, p.Until)
-		} else if hint, ok := hints[p.No]; ok && hint > limit-fresh {
-			// Written a moment ago, and its bucket's next pass has not seen it yet.
-			limit = min(limit, hint-1)
+		if j := byID[p.JobID]; j != nil {
+			hint, ok := hints[store.JobTrigger{JobID: p.JobID, No: p.No}]
+			j.inForce(p, min(to, cursors[p.Bucket]), hint, ok)
 		}
-		s, err := schedule.Compile(p.Spec)
-		if err != nil {
-			j.add(Finding{Kind: Unclear, No: p.No, From: p.From, To: limit, Detail: err.Error()})
-			continue
-		}
-		of := j.plans[p.No]
-		if of == nil {
-			of = &plan{}
-			j.plans[p.No] = of
-		}
-		of.periods = append(of.periods, period{from: max(p.From, from-1), until: limit, schedule: s})
-		of.limit = max(of.limit, limit)
 	}
-	for _, p := range j.plans {
-		p.next(from - 1)
-	}
-	open := map[string]store.Fate{}
-	err = l.Fates(ctx, id, from, to, func(f store.Fate) {
-		j.batches++
-		if !f.State.Final() && f.State.Valid() {
-			open[f.BatchID] = f
+	for _, j := range jobs {
+		for _, p := range j.plans {
+			p.next(from - 1)
 		}
-		if f.No > 0 {
-			j.fate(f)
+	}
+	// A job that was made meanwhile may lie between the others.
+	err = l.Fates(ctx, low, high, from, to, func(f store.Fate) {
+		if j := byID[f.JobID]; j != nil {
+			j.row(f)
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	for _, no := range numbers(j.plans) {
-		j.missing(no, j.plans[no], forever)
+	for _, j := range jobs {
+		for _, no := range numbers(j.plans) {
+			j.missing(no, j.plans[no], forever)
+		}
 	}
-	if err := j.starts(ctx, l, open); err != nil {
+	err = l.Starts(ctx, low, high, from, to, func(x store.Start) {
+		if j := byID[x.JobID]; j != nil {
+			j.start(x)
+		}
+	})
+	if err != nil {
 		return nil, err
 	}
-	return j, ctx.Err()
+	for _, j := range jobs {
+		j.stuck()
+	}
+	return jobs, ctx.Err()
+}
+
+// inForce adds a period, up to limit or to its end.
+func (j *job) inForce(p store.Period, limit, hint int64, planned bool) {
+	if p.Until > 0 {
+		limit = min(limit, p.Until)
+	} else if planned && hint > limit-fresh {
+		// Written a moment ago, and its bucket's next pass has not seen it yet.
+		limit = min(limit, hint-1)
+	}
+	s, err := schedule.Compile(p.Spec)
+	if err != nil {
+		j.add(Finding{Kind: Unclear, No: p.No, From: p.From, To: limit, Detail: err.Error()})
+		return
+	}
+	of := j.plans[p.No]
+	if of == nil {
+		of = &plan{}
+		j.plans[p.No] = of
+	}
+	of.periods = append(of.periods, period{from: max(p.From, j.from-1), until: limit, schedule: s})
+	of.limit = max(of.limit, limit)
+}
+
+// row takes a batch.
+func (j *job) row(f store.Fate) {
+	j.batches++
+	if !f.State.Final() && f.State.Valid() {
+		j.open[f.BatchID] = f
+	}
+	if f.No > 0 {
+		j.fate(f)
+	}
 }
 
 func numbers(plans map[int]*plan) []int {
@@ -280,49 +324,45 @@ func (j *job) fate(f store.Fate) {
 	p.covered = max(p.covered, last)
 }
 
-// starts looks at the executions. open are the batches that have not ended.
-func (j *job) starts(ctx context.Context, l store.Ledger, open map[string]store.Fate) error {
-	working := map[string]bool{}
-	var last store.Start
-	succeeded := 0
-	err := l.Starts(ctx, j.id, j.from, j.to, func(x store.Start) {
-		j.executions++
-		f := Finding{BatchID: x.BatchID, From: x.DueAt, To: x.DueAt, Count: 1, Detail: fmt.Sprintf("execution %d", x.ID)}
-		if x.BatchID != last.BatchID || x.Shard != last.Shard {
-			succeeded = 0
-		}
-		last = x
-		if x.Status == batch.RunSucceeded {
-			if succeeded++; succeeded == 2 {
-				f.Kind = Twice
-				j.add(f)
-			}
-		}
-		if x.ActualTime > 0 && x.ActualTime < x.DueAt {
-			f.Kind = Early
-			f.Detail += fmt.Sprintf(", %d ms early", x.DueAt-x.ActualTime)
-			j.add(f)
-		}
-		if x.Status.Final() || !x.Status.Valid() {
-			return
-		}
-		working[x.BatchID] = true
-		switch {
-		case x.BatchState == "":
-			f.Kind = Orphan
-			j.add(f)
-		case x.BatchState.Final():
-			f.Kind = Open
-			j.add(f)
-		}
-	})
-	if err != nil {
-		return err
+// start takes an execution.
+func (j *job) start(x store.Start) {
+	j.executions++
+	f := Finding{BatchID: x.BatchID, From: x.DueAt, To: x.DueAt, Count: 1, Detail: fmt.Sprintf("execution %d", x.ID)}
+	if x.BatchID != j.last.BatchID || x.Shard != j.last.Shard {
+		j.succeeded = 0
 	}
-	for id, f := range open {
-		if !working[id] && f.DueAt >= j.from {
+	j.last = x
+	if x.Status == batch.RunSucceeded {
+		if j.succeeded++; j.succeeded == 2 {
+			f.Kind = Twice
+			j.add(f)
+		}
+	}
+	if x.ActualTime > 0 && x.ActualTime < x.DueAt {
+		early := f
+		early.Kind = Early
+		early.Detail += fmt.Sprintf(", %d ms early", x.DueAt-x.ActualTime)
+		j.add(early)
+	}
+	if x.Status.Final() || !x.Status.Valid() {
+		return
+	}
+	j.working[x.BatchID] = true
+	switch {
+	case x.BatchState == "":
+		f.Kind = Orphan
+		j.add(f)
+	case x.BatchState.Final():
+		f.Kind = Open
+		j.add(f)
+	}
+}
+
+// stuck notes the batches that have not ended and in which nothing is open.
+func (j *job) stuck() {
+	for id, f := range j.open {
+		if !j.working[id] && f.DueAt >= j.from {
 			j.add(Finding{Kind: Stuck, No: f.No, BatchID: id, From: f.DueAt, To: f.DueAt, Count: 1, Detail: "the batch is " + string(f.State)})
 		}
 	}
-	return nil
 }

@@ -7,6 +7,10 @@ type Pace struct {
 	cell   int64           // microseconds
 	next   map[int64]int64 // a taken cell → a later one that may be free
 	pruned int
+	// The last starts that really were, as many as a span may have.
+	started []int64
+	oldest  int
+	span    int64 // milliseconds
 }
 
 // pruneAt is the size at which cells that have passed are looked for the first time.
@@ -17,7 +21,9 @@ func NewPace(perSecond float64) *Pace {
 	if perSecond <= 0 {
 		return nil
 	}
-	return &Pace{cell: max(int64(1e6/perSecond), 1), next: map[int64]int64{}, pruned: pruneAt}
+	p := &Pace{cell: max(int64(1e6/perSecond), 1), next: map[int64]int64{}, pruned: pruneAt, started: make([]int64, max(int(perSecond), 1)), span: 1000}
+	p.span = max(p.span, p.cell/1000)
+	return p
 }
 
 // free is the first free cell from c on. What it passed is shortened, so that the next search is quick.
@@ -55,6 +61,21 @@ func (p *Pace) Take(at int64) {
 	}
 	c := p.free(at * 1000 / p.cell)
 	p.next[c] = c + 1
+}
+
+// May tells whether one more start at now is within the rate, by the starts that really were: what got
+// its time and could not use it must not come on top of those whose time it is.
+func (p *Pace) May(now int64) bool {
+	return p == nil || now-p.started[p.oldest] >= p.span
+}
+
+// Started notes a start.
+func (p *Pace) Started(now int64) {
+	if p == nil {
+		return
+	}
+	p.started[p.oldest] = now
+	p.oldest = (p.oldest + 1) % len(p.started)
 }
 
 // Forget drops what has passed before at, now and then.

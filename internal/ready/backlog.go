@@ -11,9 +11,9 @@ import (
 // ReasonMissedWindow is a catch-up's that found no start before its latest.
 const ReasonMissedWindow = "missed_window"
 
-// slotGrace is how late a start that the drain rates gave may be taken. What is later, because this
-// process stood still, gets a new one: else all that stood still would start at once.
-const slotGrace = 1000
+// slotGrace is how late a start that the drain rates gave may be taken, in milliseconds. What is later,
+// because this process stood still, gets a new one: else all that stood still would start at once.
+const slotGrace = 250
 
 // pacesMin is the number of paces from which on those that are not needed any more are dropped.
 const pacesMin = 1000
@@ -144,8 +144,8 @@ func (r *Ready) catchUp(list []group, now int64, v *Verdicts) {
 			r.held = append(r.held, g)
 			continue
 		}
-		if g.slot == 0 || now-g.slot > slotGrace {
-			ofJob, ofApp := r.pace(job, r.jobRate(b), now), r.pace(app, r.drains[app].Rate, now)
+		ofJob, ofApp := r.pace(job, r.jobRate(b), now), r.pace(app, r.drains[app].Rate, now)
+		if g.slot == 0 || now-g.slot > slotGrace || !ofJob.May(now) || !ofApp.May(now) {
 			ofJob.Forget(now)
 			ofApp.Forget(now)
 			at := quota.Together(now, ofJob, ofApp)
@@ -155,11 +155,13 @@ func (r *Ready) catchUp(list []group, now int64, v *Verdicts) {
 			}
 			ofJob.Take(at)
 			ofApp.Take(at)
-			if g.slot = at; at > now {
-				r.insertAt(g, at)
+			if g.slot = at; at > now || !ofJob.May(now) || !ofApp.May(now) {
+				r.insertAt(g, max(at, now+1))
 				continue
 			}
 		}
+		ofJob.Started(now)
+		ofApp.Started(now)
 		r.admit(g, now, v)
 	}
 }

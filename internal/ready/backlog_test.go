@@ -123,7 +123,7 @@ func TestTheDrainRatesHoldWhenEverythingIsDueAtOnce(t *testing.T) {
 					n++
 				}
 			}
-			require.LessOrEqual(t, n, rate+1)
+			require.LessOrEqual(t, n, rate)
 		}
 	}
 	within(starts, 20)
@@ -149,7 +149,8 @@ func TestAPausedBacklogWaitsAndResumesAtItsRate(t *testing.T) {
 		got, _ := takeAll(r, now)
 		n += len(got)
 	}
-	require.InDelta(t, 10, n, 1, "one second at ten a second")
+	require.LessOrEqual(t, n, 10, "one second at ten a second")
+	require.GreaterOrEqual(t, n, 9)
 	// Faster: what has its start already gets an earlier one.
 	app.Rate = 1000
 	r.SetDrain(app)

@@ -105,8 +105,8 @@ type Period struct {
 
 // Fate is a batch's row as the ledger's check reads it.
 type Fate struct {
+	JobID       int64
 	BatchID     string
-	Day         int
 	No          int // 0 = no schedule made it
 	DueAt       int64
 	State       batch.State
@@ -157,58 +157,66 @@ func (l Ledger) Jobs(ctx context.Context) ([]int64, error) {
 	return scanAll[int64](rows)
 }
 
-// Hints are the next planned instants of a job's triggers; a trigger without one has nothing planned.
-func (l Ledger) Hints(ctx context.Context, job int64) (map[int]int64, error) {
-	rows, err := l.s.read.QueryContext(ctx, "SELECT no, next_due_hint FROM job_trigger WHERE job_id = ? AND next_due_hint IS NOT NULL", job)
+// JobTrigger names a trigger.
+type JobTrigger struct {
+	JobID int64
+	No    int
+}
+
+// Hints are the next planned instants of the triggers of the jobs from low to high; a trigger without one
+// has nothing planned.
+func (l Ledger) Hints(ctx context.Context, low, high int64) (map[JobTrigger]int64, error) {
+	rows, err := l.s.read.QueryContext(ctx, "SELECT job_id, no, next_due_hint FROM job_trigger WHERE job_id >= ? AND job_id <= ? AND next_due_hint IS NOT NULL", low, high)
 	if err != nil {
 		return nil, unavailable(err)
 	}
 	defer func() { _ = rows.Close() }()
-	out := map[int]int64{}
+	out := map[JobTrigger]int64{}
 	for rows.Next() {
-		var no int
+		var k JobTrigger
 		var at int64
-		if err := rows.Scan(&no, &at); err != nil {
+		if err := rows.Scan(&k.JobID, &k.No, &at); err != nil {
 			return nil, unavailable(err)
 		}
-		out[no] = at
+		out[k] = at
 	}
 	return out, unavailable(rows.Err())
 }
 
-// Periods lists the periods of a job, by trigger and time.
-func (l Ledger) Periods(ctx context.Context, job int64) ([]Period, error) {
-	rows, err := l.s.read.QueryContext(ctx, "SELECT no, from_at, until_at, bucket, version, spec FROM trigger_period WHERE job_id = ? ORDER BY no, from_at, version", job)
+// Periods lists the periods of the jobs from low to high, by job, trigger and time.
+func (l Ledger) Periods(ctx context.Context, low, high int64) ([]Period, error) {
+	rows, err := l.s.read.QueryContext(ctx, "SELECT job_id, no, from_at, until_at, bucket, version, spec FROM trigger_period WHERE job_id >= ? AND job_id <= ? ORDER BY job_id, no, from_at, version", low, high)
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("read periods: %w", err))
 	}
 	defer func() { _ = rows.Close() }()
 	var out []Period
 	for rows.Next() {
-		p := Period{JobID: job}
+		var p Period
 		var spec []byte
-		if err := rows.Scan(&p.No, &p.From, &p.Until, &p.Bucket, &p.Version, &spec); err != nil {
+		if err := rows.Scan(&p.JobID, &p.No, &p.From, &p.Until, &p.Bucket, &p.Version, &spec); err != nil {
 			return nil, unavailable(err)
 		}
 		if err := json.Unmarshal(spec, &p.Spec); err != nil {
-			return nil, fmt.Errorf("period of trigger %d of job %d: %w", p.No, job, err)
+			return nil, fmt.Errorf("period of trigger %d of job %d: %w", p.No, p.JobID, err)
 		}
 		out = append(out, p)
 	}
 	return out, unavailable(rows.Err())
 }
 
-// Fates gives the batches of a job that are about a time in [from, to], by due time, to f.
-func (l Ledger) Fates(ctx context.Context, job, from, to int64, f func(Fate)) error {
-	rows, err := l.s.read.QueryContext(ctx, `SELECT batch_id, day, COALESCE(trigger_no, 0), due_at, state, missed_count, missed_last_at FROM execution_batch
-		WHERE job_id = ? AND due_at <= ? AND (due_at >= ? OR missed_last_at >= ?) ORDER BY job_id, due_at, batch_id`, job, to, from, from)
+// Fates gives the batches of the jobs from low to high that are about a time in [from, to], by job and due
+// time, to f.
+func (l Ledger) Fates(ctx context.Context, low, high, from, to int64, f func(Fate)) error {
+	rows, err := l.s.read.QueryContext(ctx, `SELECT job_id, batch_id, COALESCE(trigger_no, 0), due_at, state, missed_count, missed_last_at FROM execution_batch
+		WHERE job_id >= ? AND job_id <= ? AND due_at <= ? AND (due_at >= ? OR missed_last_at >= ?) ORDER BY job_id, due_at, batch_id`, low, high, to, from, from)
 	if err != nil {
-		return unavailable(fmt.Errorf("read firings of job %d: %w", job, err))
+		return unavailable(fmt.Errorf("read firings: %w", err))
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var x Fate
-		if err := rows.Scan(&x.BatchID, &x.Day, &x.No, &x.DueAt, &x.State, &x.MissedCount, &x.MissedLast); err != nil {
+		if err := rows.Scan(&x.JobID, &x.BatchID, &x.No, &x.DueAt, &x.State, &x.MissedCount, &x.MissedLast); err != nil {
 			return unavailable(err)
 		}
 		f(x)
@@ -218,7 +226,7 @@ func (l Ledger) Fates(ctx context.Context, job, from, to int64, f func(Fate)) er
 
 // Start is an execution as the ledger's check reads it, with its batch's state ("" = it has no batch).
 type Start struct {
-	ID         int64
+	ID, JobID  int64
 	BatchID    string
 	Shard      int
 	Status     batch.Run
@@ -227,17 +235,18 @@ type Start struct {
 	BatchState batch.State
 }
 
-// Starts gives the executions of a job's batches that were due in [from, to], those of one shard together, to f.
-func (l Ledger) Starts(ctx context.Context, job, from, to int64, f func(Start)) error {
-	rows, err := l.s.read.QueryContext(ctx, `SELECT e.id, e.batch_id, e.shard, e.status, e.trigger_time, COALESCE(e.actual_time, 0), COALESCE(b.state, '')
-		FROM execution_log e LEFT JOIN execution_batch b ON b.batch_id = e.batch_id AND b.day = e.day WHERE e.job_id = ? AND e.trigger_time >= ? AND e.trigger_time <= ? ORDER BY e.batch_id, e.shard`, job, from, to)
+// Starts gives the executions of the batches, due in [from, to], of the jobs from low to high, those of one
+// shard together, to f.
+func (l Ledger) Starts(ctx context.Context, low, high, from, to int64, f func(Start)) error {
+	rows, err := l.s.read.QueryContext(ctx, `SELECT e.id, e.job_id, e.batch_id, e.shard, e.status, e.trigger_time, COALESCE(e.actual_time, 0), COALESCE(b.state, '')
+		FROM execution_log e LEFT JOIN execution_batch b ON b.batch_id = e.batch_id AND b.day = e.day WHERE e.job_id >= ? AND e.job_id <= ? AND e.trigger_time >= ? AND e.trigger_time <= ? ORDER BY e.job_id, e.batch_id, e.shard`, low, high, from, to)
 	if err != nil {
-		return unavailable(fmt.Errorf("read executions of job %d: %w", job, err))
+		return unavailable(fmt.Errorf("read executions: %w", err))
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var x Start
-		if err := rows.Scan(&x.ID, &x.BatchID, &x.Shard, &x.Status, &x.DueAt, &x.ActualTime, &x.BatchState); err != nil {
+		if err := rows.Scan(&x.ID, &x.JobID, &x.BatchID, &x.Shard, &x.Status, &x.DueAt, &x.ActualTime, &x.BatchState); err != nil {
 			return unavailable(err)
 		}
 		f(x)

@@ -28,6 +28,9 @@ type jump struct {
 
 func (j jump) over(at int64) bool { return at > j.from && at <= j.to }
 
+// missed tells whether a firing is so late that the policy decides; below that it runs as usual.
+func missed(at, now int64) bool { return at <= now-job.MisfireAfter.Milliseconds() }
+
 // debt is what a trigger has missed and what is known for judging it.
 type debt struct {
 	policy job.Misfire
@@ -58,7 +61,7 @@ type span struct {
 // settle applies a misfire policy. Every instant of behind that is before rest is in exactly one
 // catchUp or one span; those from rest on (0 = there are none) can only be judged together with the newer
 // ones that more speaks of. run is in the order of starting.
-func settle(d debt) (run []catchUp, missed []span, rest int64) {
+func settle(d debt) (run []catchUp, spans []span, rest int64) {
 	oldest := d.now - time.Duration(d.policy.Window).Milliseconds()
 	may := 0 // how many of the newest the policy lets run
 	switch d.policy.Policy {
@@ -115,15 +118,15 @@ func settle(d debt) (run []catchUp, missed []span, rest int64) {
 		if fate[i] == "" {
 			continue
 		}
-		if n := len(missed); n > 0 && i > 0 && fate[i-1] == fate[i] {
-			missed[n-1].last = at
-			missed[n-1].count++
+		if n := len(spans); n > 0 && i > 0 && fate[i-1] == fate[i] {
+			spans[n-1].last = at
+			spans[n-1].count++
 			continue
 		}
-		missed = append(missed, span{first: at, last: at, count: 1, reason: fate[i]})
+		spans = append(spans, span{first: at, last: at, count: 1, reason: fate[i]})
 	}
 	slices.SortStableFunc(run, func(a, b catchUp) int { return cmp.Compare(a.notBefore, b.notBefore) })
-	return run, missed, rest
+	return run, spans, rest
 }
 
 // passed remembers when the last pass was, by ax time and by the clock that nobody can turn.

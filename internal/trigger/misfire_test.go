@@ -183,7 +183,7 @@ func TestEveryMissedFiringHasOneFate(t *testing.T) {
 	})
 }
 
-// Three days of a job that was due every second: more than one pass judges.
+// B6: three days of a job that was due every second: more than one pass judges.
 func TestALongGapIsJudgedInPassesAsOne(t *testing.T) {
 	const n = 3 * 24 * 3600
 	all := make([]int64, n)
@@ -227,4 +227,14 @@ func TestAJumpOfTheClockIsToldFromAnOutage(t *testing.T) {
 	was := p.jump
 	p.at(now)
 	require.Equal(t, was, p.jump, "backwards jumps over nothing")
+}
+
+// C254: the edge between a late run and a misfire.
+func TestTheEdgeOfAMisfire(t *testing.T) {
+	const edge = 5000
+	require.False(t, missed(now-edge+1, now), "a millisecond before")
+	require.True(t, missed(now-edge, now))
+	require.True(t, missed(now-edge-1, now))
+	require.False(t, missed(now, now))
+	require.False(t, missed(now+1000, now))
 }

@@ -318,7 +318,7 @@ func (t *Trigger) executions(x firing, rows []store.ExecutionRow, add []*ready.E
 }
 
 // plan computes what a trigger fires up to until, what it has missed, and its next hint.
-func (t *Trigger) plan(ctx context.Context, f store.Fence, d store.DueTrigger, drain *drain, now, until int64) (got []firing, missed []store.BatchRow, hint store.Hint, err error) {
+func (t *Trigger) plan(ctx context.Context, f store.Fence, d store.DueTrigger, drain *drain, now, until int64) (got []firing, gone []store.BatchRow, hint store.Hint, err error) {
 	hint = store.Hint{JobID: d.JobID, No: d.No, From: d.Hint}
 	def, err := t.store.Definition(ctx, d.JobID, d.JobVersion)
 	if err != nil {
@@ -336,7 +336,6 @@ func (t *Trigger) plan(ctx context.Context, f store.Fence, d store.DueTrigger, d
 		hint.FiredAt = d.Hint
 		return []firing{fire(d.Hint, batch.Delayed, "")}, nil, hint, nil
 	}
-	late := now - job.MisfireAfter.Milliseconds()
 	var behind []int64
 	older := false
 	at := d.Hint - 1
@@ -347,12 +346,12 @@ func (t *Trigger) plan(ctx context.Context, f store.Fence, d store.DueTrigger, d
 		}
 		if next.UnixMilli() > until || len(got) >= firingLimit || n >= missedLimit {
 			hint.Next = next.UnixMilli()
-			older = hint.Next <= late
+			older = missed(hint.Next, now)
 			break
 		}
 		at = next.UnixMilli()
 		hint.FiredAt = at
-		if at <= late {
+		if missed(at, now) {
 			behind = append(behind, at)
 			continue
 		}
@@ -363,9 +362,9 @@ func (t *Trigger) plan(ctx context.Context, f store.Fence, d store.DueTrigger, d
 		if err != nil {
 			return nil, nil, hint, err
 		}
-		run, gone, rest := settle(debt{policy: def.Misfire, behind: behind, more: older, now: now, jump: t.jumped(), job: job, app: app})
+		run, spans, rest := settle(debt{policy: def.Misfire, behind: behind, more: older, now: now, jump: t.jumped(), job: job, app: app})
 		if rest > 0 {
-			hint.Next, hint.FiredAt = rest, gone[len(gone)-1].last
+			hint.Next, hint.FiredAt = rest, spans[len(spans)-1].last
 		}
 		caught := make([]firing, 0, len(run)+len(got))
 		for _, c := range run {
@@ -374,13 +373,13 @@ func (t *Trigger) plan(ctx context.Context, f store.Fence, d store.DueTrigger, d
 			caught = append(caught, x)
 		}
 		got = append(caught, got...)
-		for _, m := range gone {
+		for _, m := range spans {
 			row := fire(m.first, batch.Missed, m.reason).row
 			row.MissedCount, row.MissedLast, row.Total = m.count, m.last, 1
-			missed = append(missed, row)
+			gone = append(gone, row)
 		}
 	}
-	return got, missed, hint, nil
+	return got, gone, hint, nil
 }
 
 func (t *Trigger) firing(f store.Fence, d store.DueTrigger, def *job.Definition, s *schedule.Schedule, at, now int64, state batch.State, reason string) firing {
