@@ -28,7 +28,7 @@ export function emptyJob(app: string): JobInput {
     retry: { max: 3, backoff: 'exponential', initial: '1s' },
     timeout: '0s',
     concurrency: { policy: 'skip', max: 1 },
-    misfire: { policy: 'once', window: '1h', max: 100 },
+    misfire: { policy: 'once', window: '1h', max: 100, order: 'oldest', rate: 10 },
     priority: 0,
     enabled: true,
   }
