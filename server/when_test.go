@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ax-scheduler/ax/server/axtest"
+	"github.com/ax-scheduler/ax/server/cli"
 )
 
 // A trigger of kind once fires at its instant, on both databases, and has one row in the ledger.
@@ -92,4 +95,25 @@ func TestFixedDelayHasStartAndEnd(t *testing.T) {
 		}
 		require.True(t, start.Equal(first), "the first is due at the start: %s, %s", start, first)
 	})
+}
+
+// cron next knows start and end, and refuses what is no time.
+func TestCronNextHasStartAndEnd(t *testing.T) {
+	next := func(args ...string) (code int, out string) {
+		var stdout, stderr bytes.Buffer
+		args = append([]string{"cron", "next", "--expr", "@every 1h", "--zone", "UTC", "--from", "2026-01-01T00:00:00Z", "-n", "5", "--json"}, args...)
+		code = cli.Run(t.Context(), args, strings.NewReader(""), &stdout, &stderr)
+		return code, stdout.String()
+	}
+	code, out := next("--start", "2026-01-05T00:00:07Z", "--end", "2026-01-05T02:00:00Z")
+	require.Equal(t, 0, code)
+	require.JSONEq(t, `{"fires":["2026-01-05T00:00:07Z","2026-01-05T01:00:07Z"],"warnings":[]}`, out)
+	for flag, text := range map[string]string{"start": "tomorrow", "end": "2026-01-05"} {
+		code, out = next("--"+flag, text)
+		require.Equal(t, 2, code)
+		require.Contains(t, out, `"code":"bad_time","field":"`+flag+`"`)
+	}
+	code, out = next("--start", "2026-01-05T00:00:00Z", "--end", "2026-01-04T00:00:00Z")
+	require.Equal(t, 2, code)
+	require.Contains(t, out, `"code":"end_before_start","field":"end"`)
 }
