@@ -173,11 +173,11 @@ func (d *Definition) Validate(now time.Time, strategies []string) error {
 		}
 		seen[t.No] = true
 		switch t.Kind {
-		case schedule.Cron, schedule.FixedRate, schedule.FixedDelay:
+		case schedule.Cron, schedule.FixedRate, schedule.FixedDelay, schedule.Once:
 		case schedule.Event, schedule.Dependency, schedule.Manual, schedule.API:
 			fallthrough
 		default:
-			oneOf(at+".kind", string(t.Kind), string(schedule.Cron), string(schedule.FixedRate), string(schedule.FixedDelay))
+			oneOf(at+".kind", string(t.Kind), string(schedule.Cron), string(schedule.FixedRate), string(schedule.FixedDelay), string(schedule.Once))
 			continue
 		}
 		s, err := schedule.Compile(t)

@@ -29,6 +29,7 @@ const (
 	codeOver              = "schedule_over"
 	codeNotATime          = "not_a_time"
 	codeUnknownDescriptor = "unknown_descriptor"
+	codeAtMissing         = "at_missing"
 	codeIntervalMissing   = "interval_missing"
 	codeIntervalInvalid   = "interval_invalid"
 	codeIntervalRange     = "interval_out_of_range"

@@ -35,6 +35,9 @@ func (s *Schedule) Next(after time.Time) (dueAt time.Time, ok bool) {
 			return time.Time{}, false
 		}
 		dueAt = time.UnixMilli(due).UTC()
+	case s.spec.Kind == Once:
+		dueAt = time.UnixMilli(s.onceMs).UTC()
+		return dueAt, dueAt.After(after)
 	default:
 		return time.Time{}, false
 	}
@@ -42,6 +45,21 @@ func (s *Schedule) Next(after time.Time) (dueAt time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	return dueAt, true
+}
+
+// AfterRun returns when a FixedDelay is due whose last run, or whose beginning, was at an
+// instant. ok is false when that would be after its End, and for all other kinds.
+func (s *Schedule) AfterRun(end time.Time) (dueAt time.Time, ok bool) {
+	if s.spec.Kind != FixedDelay {
+		return time.Time{}, false
+	}
+	dueAt = end.Add(s.every)
+	if s.spec.Start != nil {
+		if start := time.UnixMilli(ceilMillis(*s.spec.Start)); dueAt.Before(start) {
+			dueAt = start
+		}
+	}
+	return dueAt.UTC(), s.spec.End == nil || !dueAt.After(*s.spec.End)
 }
 
 // nextGrid returns the first point of the grid after an instant, in milliseconds.
@@ -120,14 +138,27 @@ func (s *Schedule) nextSecond(after int64) (int64, bool) {
 // kind that no clock fires. The sentence names the last possible fire, in the zone of
 // the schedule.
 func (s *Schedule) Over(now time.Time) *message.Invalid {
-	if !s.isCron && s.gridMs == 0 {
+	if s.spec.Kind == FixedDelay {
+		if _, ok := s.AfterRun(now); ok {
+			return nil
+		}
+		end := s.spec.End.In(s.zone.loc)
+		at := end.Format("2006-01-02 15:04:05") + " " + s.spec.Zone
+		return refuseField("end", codeOver, end.Format(time.RFC3339), "",
+			fmt.Sprintf("The first run would be due after the end, %s; this schedule is over. Write a later end.", at),
+			fmt.Sprintf("首次执行将晚于结束时间 %s，该计划已结束。请写更晚的结束时间。", at))
+	}
+	if !s.isCron && s.gridMs == 0 && s.spec.Kind != Once {
 		return nil
 	}
 	if _, ok := s.Next(now); ok {
 		return nil
 	}
 	field, token := "expr", s.spec.Expr
-	if s.spec.End != nil {
+	switch {
+	case s.spec.Kind == Once:
+		field, token = "at", s.spec.At.Format(time.RFC3339)
+	case s.spec.End != nil:
 		field, token = "end", s.spec.End.Format(time.RFC3339)
 	}
 	last, ok := s.last()
@@ -145,6 +176,9 @@ func (s *Schedule) Over(now time.Time) *message.Invalid {
 // last returns the last fire of all. Next succeeds exactly before it, so that halving
 // finds it in forty steps.
 func (s *Schedule) last() (time.Time, bool) {
+	if s.spec.Kind == Once {
+		return time.UnixMilli(s.onceMs), true
+	}
 	low, high := int64(beforeAll)*1000, int64(afterAll)*1000
 	if _, ok := s.Next(time.UnixMilli(low)); !ok {
 		return time.Time{}, false

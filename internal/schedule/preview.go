@@ -22,7 +22,7 @@ type TriggerWarning struct {
 
 // Preview lists the next count fires of several triggers after from, in order of time;
 // what is due at one instant comes in the order of the triggers. A trigger @every
-// without an anchor counts from from. The list is shorter when the fires end.
+// without an anchor or a start counts from from. The list is shorter when the fires end.
 //
 // The error is the first refusal, a *message.Invalid whose Field starts with
 // "triggers[i]."; when nothing fires after from at all, it is that of Over. A trigger
@@ -44,7 +44,7 @@ func Preview(specs []Spec, from time.Time, count int) ([]Fire, []TriggerWarning,
 			refusal.Field = fmt.Sprintf("triggers[%d].%s", i, refusal.Field)
 			return nil, nil, refusal
 		}
-		if s.spec.Kind == Cron && s.gridMs > 0 && spec.Anchor == nil {
+		if s.spec.Kind == Cron && s.gridMs > 0 && spec.Anchor == nil && spec.Start == nil {
 			s.spec.Anchor = &from
 			s.setAnchor()
 		}

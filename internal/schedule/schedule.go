@@ -24,6 +24,7 @@ const (
 	Cron       Kind = "cron"       // times of a cron expression or descriptor
 	FixedRate  Kind = "fixedRate"  // anchor + k × every
 	FixedDelay Kind = "fixedDelay" // every after the end of the last run
+	Once       Kind = "once"       // one instant
 	Event      Kind = "event"      // something that arrives
 	Dependency Kind = "dependency" // the end of other jobs
 	Manual     Kind = "manual"     // a person
@@ -140,11 +141,15 @@ type Spec struct {
 	// MinEvery to MaxEvery.
 	Every Duration `json:"every,omitempty"`
 	// Anchor is a point of the grid of FixedRate and @every, which extends before it
-	// as well as after it; it is cut to milliseconds. Default 1970-01-01T00:00:00Z, so
-	// that neither a restart nor an edit moves the grid.
+	// as well as after it; it is cut to milliseconds. Default is Start, and without one
+	// 1970-01-01T00:00:00Z, so that neither a restart nor an edit moves the grid.
 	Anchor *time.Time `json:"anchor,omitempty"`
 
-	// Start and End bound the fires of Cron and FixedRate, both included.
+	// At is the only due time of Once: an instant, not a reading of the zone's clock, so
+	// that no clock change can move it. What is finer than a millisecond is rounded up.
+	At *time.Time `json:"at,omitempty"`
+
+	// Start and End bound the fires of Cron, FixedRate and FixedDelay, both included.
 	Start *time.Time `json:"start,omitempty"`
 	End   *time.Time `json:"end,omitempty"`
 }
@@ -159,6 +164,7 @@ type Schedule struct {
 	every   time.Duration
 	gridMs  int64 // FixedRate and @every: the interval; 0 for none
 	anchor  int64 // milliseconds since the epoch
+	onceMs  int64 // Once: its due time in milliseconds since the epoch
 	inGap   bool  // a fixed time within a gap fires at its end
 	first   bool  // within an overlap only the first pass counts
 	second  bool  // within an overlap only the second pass counts
@@ -210,6 +216,8 @@ func compile(spec Spec) (*Schedule, *message.Invalid) {
 	switch spec.Kind {
 	case Cron:
 		return s, s.compileCron()
+	case Once:
+		return s, s.compileOnce()
 	case FixedRate, FixedDelay:
 		if spec.Every == 0 {
 			return nil, refuseField("every", codeIntervalMissing, "", "5m",
@@ -228,19 +236,25 @@ func compile(spec Spec) (*Schedule, *message.Invalid) {
 		return s, nil
 	}
 	return nil, refuseField("kind", codeKindUnknown, string(spec.Kind), string(Cron),
-		fmt.Sprintf("%s is no kind of trigger; write cron, fixedRate, fixedDelay, event, dependency, manual or api.", spec.Kind),
-		fmt.Sprintf("%s 不是触发器类型；请写 cron、fixedRate、fixedDelay、event、dependency、manual 或 api。", spec.Kind))
+		fmt.Sprintf("%s is no kind of trigger; write cron, fixedRate, fixedDelay, once, event, dependency, manual or api.", spec.Kind),
+		fmt.Sprintf("%s 不是触发器类型；请写 cron、fixedRate、fixedDelay、once、event、dependency、manual 或 api。", spec.Kind))
 }
 
 // refuseForeign refuses a setting that would have no effect: whoever wrote it expects one.
 func refuseForeign(spec Spec) *message.Invalid {
 	field, token := "", ""
 	switch {
-	case spec.Kind == Cron && spec.Every != 0:
+	case (spec.Kind == Cron || spec.Kind == Once) && spec.Every != 0:
 		field, token = "every", spec.Every.String()
-	case (spec.Kind == FixedRate || spec.Kind == FixedDelay) && spec.Expr != "":
+	case (spec.Kind == FixedRate || spec.Kind == FixedDelay || spec.Kind == Once) && spec.Expr != "":
 		field, token = "expr", spec.Expr
-	case spec.Kind == FixedDelay && spec.Anchor != nil:
+	case spec.Kind != Once && spec.At != nil:
+		field, token = "at", spec.At.Format(time.RFC3339)
+	case spec.Kind == Once && spec.Start != nil:
+		field, token = "start", spec.Start.Format(time.RFC3339)
+	case spec.Kind == Once && spec.End != nil:
+		field, token = "end", spec.End.Format(time.RFC3339)
+	case (spec.Kind == FixedDelay || spec.Kind == Once) && spec.Anchor != nil:
 		field, token = "anchor", spec.Anchor.Format(time.RFC3339)
 	default:
 		return nil
@@ -264,9 +278,37 @@ func refuseInterval(field string, every Duration, token string) *message.Invalid
 	return nil
 }
 
+func (s *Schedule) compileOnce() *message.Invalid {
+	at := s.spec.At
+	if at == nil {
+		return refuseField("at", codeAtMissing, "", "",
+			"at is missing; write the time with its offset, such as 2026-12-24T18:00:00+08:00.",
+			"缺少 at；请写带时区偏移的时间，例如 2026-12-24T18:00:00+08:00。")
+	}
+	if at.Unix() < beforeAll || at.Unix() >= afterAll {
+		return refuseField("at", codeOutOfRange, at.Format(time.RFC3339), "",
+			"at is out of range; write a time from 1970 to 2199.", "at 超出范围；请写 1970 年至 2199 年之间的时间。")
+	}
+	// Rounded up, since cutting would make it early.
+	s.onceMs = ceilMillis(*at)
+	return nil
+}
+
+func ceilMillis(t time.Time) int64 {
+	ms := t.UnixMilli()
+	if t.After(time.UnixMilli(ms)) {
+		ms++
+	}
+	return ms
+}
+
 func (s *Schedule) setAnchor() {
-	if s.spec.Anchor != nil {
-		s.anchor = s.spec.Anchor.UnixMilli()
+	anchor := s.spec.Anchor
+	if anchor == nil {
+		anchor = s.spec.Start
+	}
+	if anchor != nil {
+		s.anchor = anchor.UnixMilli()
 		// Where the grid lies is all that counts, and a far anchor would overflow.
 		s.anchor %= s.gridMs
 	}

@@ -100,6 +100,13 @@ var refused = []struct {
 	{codeNeverFires, "expr", "0 0 0 30 2 ?", Spec{Expr: "0 0 0 30 2 ?"}},
 	{codeNotATime, "expr", "@reboot", Spec{Expr: "@reboot", Dialect: Descriptor}},
 	{codeUnknownDescriptor, "expr", "@dayly", Spec{Expr: "@dayly"}},
+	{codeAtMissing, "at", "", Spec{Kind: Once}},
+	{codeOutOfRange, "at", "2200-06-05T00:00:00Z", Spec{Kind: Once, At: at(7271510400)}},
+	{codeForeignSetting, "at", "1970-01-01T00:00:00Z", Spec{Expr: "0 0 12 * * ?", At: at(0)}},
+	{codeForeignSetting, "end", "1970-01-01T00:00:00Z", Spec{Kind: Once, At: at(0), End: at(0)}},
+	{codeForeignSetting, "every", "1m", Spec{Kind: Once, At: at(0), Every: Duration(time.Minute)}},
+	{codeOver, "at", "1970-01-01T00:00:00Z", Spec{Kind: Once, At: at(0)}},
+	{codeOver, "end", "1970-01-01T08:00:00+08:00", Spec{Kind: FixedDelay, Every: Duration(time.Minute), End: at(0)}},
 	{codeIntervalMissing, "every", "", Spec{Kind: FixedRate}},
 	{codeIntervalInvalid, "expr", "1d", Spec{Expr: "@every 1d"}},
 	{codeIntervalRange, "every", "10ms", Spec{Kind: FixedDelay, Every: Duration(10 * time.Millisecond)}},
@@ -283,7 +290,7 @@ func TestC236Words(t *testing.T) {
 		{"0 0 * * * ?", "", "Every hour", "每小时整点"},
 		{"0 0 12 1 1 ? 2030-2032", "", "At 12:00 on the 1st in January 2030-2032", "2030-2032 年 1 月 1 日 12:00"},
 		{"0 0 9 LW * ?", "", "At 09:00 on the last working day (Monday to Friday) of the month", "每月最后一个工作日（周一至周五） 09:00"},
-		{"@every 90s", "", "Every 1m30s", "每隔 1m30s"},
+		{"@every 90s", "", "Every 1 minute and 30 seconds", "每 1 分钟 30 秒"},
 		{"@weekly", "", "At 00:00 every Sunday", "每周日 00:00"},
 	} {
 		s, err := Compile(Spec{Expr: c.expr, Dialect: c.dialect})
@@ -432,6 +439,76 @@ func TestStartAndEnd(t *testing.T) {
 		over := s.Over(end)
 		require.Equal(t, "end", over.Field)
 		require.Contains(t, over.Message.EN, "2026-02-03 ")
+	}
+}
+
+func TestOnceIsDueOnceAndNeverEarly(t *testing.T) {
+	due := moment(t, "2026-10-25T02:30:00+02:00") // happens twice in Berlin; the offset says which
+	for _, offset := range []time.Duration{0, time.Nanosecond, time.Millisecond - 1, time.Millisecond} {
+		asked := due.Add(offset)
+		s, err := Compile(Spec{Kind: Once, At: &asked, Zone: "Europe/Berlin"})
+		require.NoError(t, err)
+		times := nextTimes(s, moment(t, "2026-01-01T00:00:00Z"), 9)
+		require.Len(t, times, 1)
+		require.False(t, times[0].Before(asked), offset)
+		require.Less(t, times[0].Sub(asked), time.Millisecond)
+		require.Nil(t, s.Over(times[0].Add(-1)))
+		over := s.Over(times[0])
+		require.Equal(t, "at", over.Field)
+		require.Contains(t, over.Message.EN, "2026-10-25 02:30:00")
+		require.Contains(t, s.Text().EN, "Once at 2026-10-25 02:30:00")
+	}
+}
+
+func TestFixedDelayKeepsToStartAndEnd(t *testing.T) {
+	start, end := moment(t, "2026-02-01T12:00:00Z").Add(1), moment(t, "2026-02-01T13:00:00Z")
+	s, err := Compile(Spec{Kind: FixedDelay, Every: Duration(time.Minute), Start: &start, End: &end})
+	require.NoError(t, err)
+	for _, c := range []struct {
+		ended, due string
+		ok         bool
+	}{
+		{"2026-02-01T11:00:00Z", "2026-02-01T12:00:00.001Z", true}, // never before its start
+		{"2026-02-01T12:00:30Z", "2026-02-01T12:01:30Z", true},
+		{"2026-02-01T12:59:00Z", "2026-02-01T13:00:00Z", true}, // the end is included
+		{"2026-02-01T12:59:00.001Z", "", false},
+	} {
+		due, ok := s.AfterRun(moment(t, c.ended))
+		require.Equal(t, c.ok, ok, c.ended)
+		if ok {
+			require.Equal(t, c.due, due.Format(time.RFC3339Nano))
+		}
+		require.Equal(t, !c.ok, s.Over(moment(t, c.ended)) != nil, c.ended)
+	}
+	rate, err := Compile(Spec{Kind: FixedRate, Every: Duration(time.Minute)})
+	require.NoError(t, err)
+	_, ok := rate.AfterRun(start)
+	require.False(t, ok, "only a fixed delay is due after a run")
+}
+
+func TestFixedRateBeginsAtItsStart(t *testing.T) {
+	start := moment(t, "2026-02-01T12:00:07Z")
+	for _, spec := range []Spec{
+		{Kind: FixedRate, Every: Duration(time.Hour), Start: &start},
+		{Expr: "@every 1h", Start: &start},
+	} {
+		s, err := Compile(spec)
+		require.NoError(t, err)
+		require.Equal(t, []time.Time{start, start.Add(time.Hour)}, nextTimes(s, moment(t, "2026-01-01T00:00:00Z"), 2))
+		fires, _, err := Preview([]Spec{spec}, moment(t, "2026-02-01T12:30:00Z"), 1)
+		require.NoError(t, err)
+		require.Equal(t, start.Add(time.Hour), fires[0].At.UTC(), "a preview knows the same grid")
+	}
+}
+
+func TestIntervalsInWords(t *testing.T) {
+	for span, want := range map[time.Duration][2]string{
+		20 * time.Second: {"Every 20 seconds", "每 20 秒"}, time.Hour: {"Every hour", "每 1 小时"},
+		48 * time.Hour: {"Every 2 days", "每 2 天"}, 1500 * time.Millisecond: {"Every 1 second and 500 milliseconds", "每 1 秒 500 毫秒"},
+	} {
+		s, err := Compile(Spec{Kind: FixedRate, Every: Duration(span)})
+		require.NoError(t, err)
+		require.Equal(t, want, [2]string{s.Text().EN, s.Text().ZH})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ax-scheduler/ax/internal/message"
 )
@@ -35,12 +36,19 @@ func (s *Schedule) Text() message.Text {
 	case s.isCron:
 		text = s.parsed().words()
 	case s.gridMs > 0:
-		text = words{EN: "every " + Duration(s.every).String(), ZH: "每隔 " + Duration(s.every).String()}
+		span := spanWords(s.every)
+		text = words{EN: "every " + strings.TrimPrefix(span.EN, "1 "), ZH: "每 " + span.ZH}
+		if strings.Contains(span.EN, " and ") {
+			text.EN = "every " + span.EN
+		}
 	case s.spec.Kind == FixedDelay:
 		text = words{
-			EN: Duration(s.every).String() + " after the end of the last run",
-			ZH: "上次执行结束后 " + Duration(s.every).String(),
+			EN: spanWords(s.every).EN + " after the end of the last run",
+			ZH: "上次执行结束后 " + spanWords(s.every).ZH,
 		}
+	case s.spec.Kind == Once:
+		at := time.UnixMilli(s.onceMs).In(s.zone.loc).Format("2006-01-02 15:04:05.999")
+		text = words{EN: "once at " + at, ZH: "于 " + at + " 执行一次"}
 	case s.spec.Kind == Event:
 		text = words{EN: "when its event arrives", ZH: "收到事件时"}
 	case s.spec.Kind == Dependency:
@@ -60,6 +68,33 @@ func (s *Schedule) Text() message.Text {
 	}
 	text.EN = strings.ToUpper(text.EN[:1]) + text.EN[1:]
 	return text
+}
+
+// spanWords says an interval as a person would: "1 minute and 30 seconds".
+func spanWords(span time.Duration) words {
+	var en, zh []string
+	for _, unit := range []struct {
+		size   time.Duration
+		en, zh string
+	}{
+		{24 * time.Hour, "day", "天"},
+		{time.Hour, "hour", "小时"},
+		{time.Minute, "minute", "分钟"},
+		{time.Second, "second", "秒"},
+		{time.Millisecond, "millisecond", "毫秒"},
+	} {
+		n := span / unit.size
+		span %= unit.size
+		if n == 0 {
+			continue
+		}
+		name := unit.en
+		if n != 1 {
+			name += "s"
+		}
+		en, zh = append(en, fmt.Sprintf("%d %s", n, name)), append(zh, fmt.Sprintf("%d %s", n, unit.zh))
+	}
+	return words{EN: joinEN(en), ZH: strings.Join(zh, " ")}
 }
 
 // parsed reads the expression again: a hundred thousand schedules need not carry what

@@ -261,7 +261,7 @@ func cronColumn(d job.Definition) string {
 			return cut(t.Expr, 250)
 		case schedule.FixedRate, schedule.FixedDelay:
 			return "@every " + time.Duration(t.Every).String()
-		case schedule.Event, schedule.Dependency, schedule.Manual, schedule.API:
+		case schedule.Once, schedule.Event, schedule.Dependency, schedule.Manual, schedule.API:
 		}
 	}
 	return ""

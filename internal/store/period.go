@@ -22,7 +22,7 @@ func (b *Bucket) openPeriods(j *Job) error {
 		return nil
 	}
 	for _, t := range j.Definition.Triggers {
-		if t.Kind != schedule.Cron && t.Kind != schedule.FixedRate {
+		if t.Kind != schedule.Cron && t.Kind != schedule.FixedRate && t.Kind != schedule.Once {
 			continue // its times are not known beforehand
 		}
 		spec, err := json.Marshal(t)

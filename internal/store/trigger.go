@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ax-scheduler/ax/internal/schedule"
 )
@@ -183,11 +184,19 @@ func (b *Bucket) SetFixedDelay(job int64, no int, finishedAt int64) (planned boo
 	if err := json.Unmarshal(raw, &spec); err != nil {
 		return false, fmt.Errorf("trigger %d of job %d: %w", no, job, err)
 	}
-	next := finishedAt + durationMillis(spec.Every)
+	s, err := schedule.Compile(spec)
+	if err != nil {
+		return false, fmt.Errorf("trigger %d of job %d: %w", no, job, err)
+	}
+	var next *int64 // NULL after the trigger's end: it never fires again
+	if due, ok := s.AfterRun(time.UnixMilli(finishedAt)); ok {
+		at := due.UnixMilli()
+		next = &at
+	}
 	if _, err := b.tx.ExecContext(b.ctx, "UPDATE job_trigger SET next_due_hint = ? WHERE job_id = ? AND no = ?", next, job, no); err != nil {
 		return false, fmt.Errorf("plan trigger %d of job %d: %w", no, job, err)
 	}
-	return true, b.refreshNext(map[int64]int64{job: 0})
+	return next != nil, b.refreshNext(map[int64]int64{job: 0})
 }
 
 // Withdraw deletes batches that are planned and have certainly not been sent: memory

@@ -447,7 +447,9 @@ func Hints(def *job.Definition, effective int64) (map[int]int64, error) {
 			return nil, err
 		}
 		if spec.Kind == schedule.FixedDelay {
-			hints[spec.No] = effective + time.Duration(spec.Every).Milliseconds()
+			if at, ok := s.AfterRun(time.UnixMilli(effective)); ok {
+				hints[spec.No] = at.UnixMilli()
+			}
 			continue
 		}
 		if at, ok := s.Next(time.UnixMilli(effective)); ok {

@@ -28,15 +28,16 @@ import (
 
 type triggerBody struct {
 	No          int    `json:"no,omitempty" doc:"given once by the server; leave out for a new trigger"`
-	Kind        string `json:"kind" doc:"cron, fixedRate or fixedDelay"`
+	Kind        string `json:"kind" doc:"cron, fixedRate, fixedDelay or once"`
 	Expr        string `json:"expr,omitempty" maxLength:"255"`
 	Dialect     string `json:"dialect,omitempty" doc:"quartz (default), unix or descriptor"`
 	Zone        string `json:"zone,omitempty" maxLength:"64" doc:"default Asia/Shanghai"`
 	ClockChange string `json:"clockChange,omitempty" doc:"once (default), skip, both or quartz"`
 	Every       string `json:"every,omitempty" doc:"such as 5s"`
 	Anchor      string `json:"anchor,omitempty" doc:"a point of the grid of fixedRate"`
-	Start       string `json:"start,omitempty"`
-	End         string `json:"end,omitempty"`
+	At          string `json:"at,omitempty" doc:"the only firing of once, with its offset"`
+	Start       string `json:"start,omitempty" doc:"nothing fires before it; also the anchor of fixedRate where none is given"`
+	End         string `json:"end,omitempty" doc:"nothing fires after it"`
 }
 
 type routingBody struct {
@@ -293,7 +294,7 @@ func (r *reader) triggers(list []triggerBody) []schedule.Spec {
 		at := fmt.Sprintf("triggers[%d].", i)
 		out[i] = schedule.Spec{
 			No: t.No, Kind: schedule.Kind(t.Kind), Expr: t.Expr, Dialect: t.Dialect, Zone: strings.TrimSpace(t.Zone), ClockChange: t.ClockChange,
-			Every: r.duration(at+"every", t.Every), Anchor: r.time(at+"anchor", t.Anchor), Start: r.time(at+"start", t.Start), End: r.time(at+"end", t.End),
+			Every: r.duration(at+"every", t.Every), Anchor: r.time(at+"anchor", t.Anchor), At: r.time(at+"at", t.At), Start: r.time(at+"start", t.Start), End: r.time(at+"end", t.End),
 		}
 	}
 	return out
@@ -391,9 +392,9 @@ func (a *API) view(j store.Job, recent []store.Recent) jobView {
 		if t.Every != 0 {
 			b.Every = t.Every.String()
 		}
-		for text, when := range map[*string]*time.Time{&b.Anchor: t.Anchor, &b.Start: t.Start, &b.End: t.End} {
+		for text, when := range map[*string]*time.Time{&b.Anchor: t.Anchor, &b.At: t.At, &b.Start: t.Start, &b.End: t.End} {
 			if when != nil {
-				*text = when.Format(time.RFC3339)
+				*text = when.Format(time.RFC3339Nano)
 			}
 		}
 		v.Triggers = append(v.Triggers, b)

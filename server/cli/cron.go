@@ -28,7 +28,8 @@ const stampForm = "2006-01-02T15:04:05.999Z07:00"
 
 func cronCommand() *cobra.Command {
 	c := &cobra.Command{Use: "cron", Short: "about schedules", Args: noArgs}
-	var expr, dialect, zone, from, clockChange string
+	var expr, dialect, zone, from string
+	var o cronOptions
 	var count int
 	var asJSON, batch bool
 	next := &cobra.Command{
@@ -39,12 +40,12 @@ func cronCommand() *cobra.Command {
 				return usageError{fmt.Errorf("-n is %d; allowed is 1 to 1000", count)}
 			}
 			if batch {
-				return cronBatch(c.InOrStdin(), c.OutOrStdout(), clockChange, count)
+				return cronBatch(c.InOrStdin(), c.OutOrStdout(), o, count)
 			}
 			if !c.Flags().Changed("expr") {
 				return usageError{errors.New("--expr is needed, such as --expr '0 0 12 * * ?'")}
 			}
-			answer, refusal := cronNext(expr, dialect, zone, from, clockChange, count)
+			answer, refusal := cronNext(expr, dialect, zone, from, o, count)
 			return cronPrint(c.OutOrStdout(), c.ErrOrStderr(), answer, refusal, asJSON)
 		},
 	}
@@ -54,26 +55,52 @@ func cronCommand() *cobra.Command {
 	f.StringVar(&zone, "zone", schedule.DefaultZone, "time zone")
 	f.StringVar(&from, "from", "", "RFC 3339 `time` after which to look (default now)")
 	f.IntVarP(&count, "count", "n", 3, "how many, 1 to 1000")
-	f.StringVar(&clockChange, "clock-change", schedule.ClockOnce, "once, skip, both or quartz")
+	f.StringVar(&o.clockChange, "clock-change", schedule.ClockOnce, "once, skip, both or quartz")
+	f.StringVar(&o.start, "start", "", "RFC 3339 `time` before which nothing fires; the anchor of @every")
+	f.StringVar(&o.end, "end", "", "RFC 3339 `time` after which nothing fires")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.BoolVar(&batch, "batch", false, "read lines from standard input")
 	c.AddCommand(next)
 	return c
 }
 
-// cronNext answers for one expression. Intervals such as @every start at from.
-func cronNext(expr, dialect, zone, from, clockChange string, count int) (*cronAnswer, *message.Invalid) {
-	start := time.Now()
-	if from != "" {
-		var err error
-		if start, err = time.Parse(time.RFC3339, from); err != nil {
-			return nil, &message.Invalid{Code: "bad_time", Field: "from", Token: from, Suggestion: "2026-01-01T00:00:00Z", Message: message.Text{
-				EN: fmt.Sprintf("%q is not a time; write it as 2026-01-01T00:00:00Z.", from), ZH: fmt.Sprintf("“%s” 不是时间；请写成 2026-01-01T00:00:00Z。", from),
-			}}
-		}
+// cronOptions are the settings of a trigger that hold for each line of a batch.
+type cronOptions struct{ clockChange, start, end string }
+
+func cronTime(field, text string) (*time.Time, *message.Invalid) {
+	if text == "" {
+		return nil, nil //nolint:nilnil // not given is no mistake
 	}
-	spec := schedule.Spec{Kind: schedule.Cron, Expr: expr, Dialect: dialect, Zone: zone, ClockChange: clockChange}
-	if strings.HasPrefix(strings.TrimSpace(expr), "@every") {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return nil, &message.Invalid{Code: "bad_time", Field: field, Token: text, Suggestion: "2026-01-01T00:00:00Z", Message: message.Text{
+			EN: fmt.Sprintf("%q is not a time; write it as 2026-01-01T00:00:00Z.", text), ZH: fmt.Sprintf("“%s” 不是时间；请写成 2026-01-01T00:00:00Z。", text),
+		}}
+	}
+	return &t, nil
+}
+
+// cronNext answers for one expression. Intervals such as @every begin at from, unless
+// they have a start.
+func cronNext(expr, dialect, zone, from string, o cronOptions, count int) (*cronAnswer, *message.Invalid) {
+	start := time.Now()
+	asked, refusal := cronTime("from", from)
+	if refusal != nil {
+		return nil, refusal
+	}
+	if asked != nil {
+		start = *asked
+	}
+	begin, refusal := cronTime("start", o.start)
+	if refusal != nil {
+		return nil, refusal
+	}
+	end, refusal := cronTime("end", o.end)
+	if refusal != nil {
+		return nil, refusal
+	}
+	spec := schedule.Spec{Kind: schedule.Cron, Expr: expr, Dialect: dialect, Zone: zone, ClockChange: o.clockChange, Start: begin, End: end}
+	if strings.HasPrefix(strings.TrimSpace(expr), "@every") && begin == nil {
 		spec.Anchor = &start
 	}
 	s, err := schedule.Compile(spec)
@@ -130,7 +157,7 @@ func cronPrint(out, errOut io.Writer, a *cronAnswer, refusal *message.Invalid, a
 }
 
 // cronBatch answers line by line; a refused line is an answer like any other.
-func cronBatch(in io.Reader, out io.Writer, clockChange string, count int) error {
+func cronBatch(in io.Reader, out io.Writer, o cronOptions, count int) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(make([]byte, 0, 64<<10), 1<<20)
 	w := bufio.NewWriter(out)
@@ -145,7 +172,7 @@ func cronBatch(in io.Reader, out io.Writer, clockChange string, count int) error
 			}
 			continue
 		}
-		a, refusal := cronNext(fields[0], fields[1], fields[2], fields[3], clockChange, count)
+		a, refusal := cronNext(fields[0], fields[1], fields[2], fields[3], o, count)
 		var err error
 		if refusal != nil {
 			err = jsonLine(w, cronRefusal{refusal})

@@ -1206,21 +1206,25 @@ export interface components {
         TriggerBody: {
             /** @description a point of the grid of fixedRate */
             anchor?: string;
+            /** @description the only firing of once, with its offset */
+            at?: string;
             /** @description once (default), skip, both or quartz */
             clockChange?: string;
             /** @description quartz (default), unix or descriptor */
             dialect?: string;
+            /** @description nothing fires after it */
             end?: string;
             /** @description such as 5s */
             every?: string;
             expr?: string;
-            /** @description cron, fixedRate or fixedDelay */
+            /** @description cron, fixedRate, fixedDelay or once */
             kind: string;
             /**
              * Format: int64
              * @description given once by the server; leave out for a new trigger
              */
             no?: number;
+            /** @description nothing fires before it; also the anchor of fixedRate where none is given */
             start?: string;
             /** @description default Asia/Shanghai */
             zone?: string;

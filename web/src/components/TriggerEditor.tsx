@@ -11,17 +11,23 @@ export function newTrigger(kind: Trigger['kind'] = 'cron'): Trigger {
   if (kind === 'cron') {
     return { kind, expr: '0 0 8 * * ?', dialect: 'quartz', zone: localZone, clockChange: 'once' }
   }
-  return { kind, every: '5m' }
+  return kind === 'once' ? { kind, at: '' } : { kind, every: '5m' }
 }
 
-const kinds = ['cron', 'fixedRate', 'fixedDelay'] as const
+const kinds = ['cron', 'fixedRate', 'fixedDelay', 'once'] as const
 const dialects = ['quartz', 'unix', 'descriptor'] as const
 const clockChanges = ['once', 'skip', 'both', 'quartz'] as const
 
 // shownFields are the fields of a trigger that have a place in the form.
 export function shownFields(kind: Trigger['kind']): string[] {
   if (kind === 'cron') return ['kind', 'dialect', 'expr', 'zone', 'clockChange']
-  return kinds.some((one) => one === kind) ? ['kind', 'every'] : ['kind']
+  return ['kind', ...textFields(kind)]
+}
+
+// textFields are the rows of a kind that are plain text: an interval, or instants.
+function textFields(kind: Trigger['kind']): ('every' | 'at')[] {
+  if (kind === 'once') return ['at']
+  return kind === 'fixedRate' || kind === 'fixedDelay' ? ['every'] : []
 }
 
 // otherFields are those that the form keeps as they are: the bounds and the anchor of a
@@ -37,7 +43,7 @@ export function otherFields(trigger: Trigger): [string, string][] {
 // the identity of what the trigger opened; so does what both kinds have.
 export function ofKind(trigger: Trigger, kind: Trigger['kind']): Trigger {
   const { no, zone, start, end } = trigger
-  const bounds = kind === 'fixedDelay' ? {} : { ...(start && { start }), ...(end && { end }) }
+  const bounds = kind === 'once' ? {} : { ...(start && { start }), ...(end && { end }) }
   return { ...newTrigger(kind), ...(no !== undefined && { no }), ...(zone && { zone }), ...bounds }
 }
 
@@ -137,6 +143,7 @@ function OneTrigger({
               <option value="cron">{t('form.kindCron')}</option>
               <option value="fixedRate">{t('form.kindFixedRate')}</option>
               <option value="fixedDelay">{t('form.kindFixedDelay')}</option>
+              <option value="once">{t('form.kindOnce')}</option>
             </select>
           )}
         </Field>
@@ -157,23 +164,25 @@ function OneTrigger({
               </select>
             )}
           </Field>
-        ) : shownFields(trigger.kind).includes('every') ? (
+        ) : null}
+        {textFields(trigger.kind).map((name) => (
           <Field
-            label={t('form.every')}
-            help={t('form.everyHelp')}
-            refusals={at(`${path}.every`)}
-            onSuggestion={(every) => onChange({ ...trigger, every })}
+            key={name}
+            label={t(`form.${name}`)}
+            help={t(`form.${name}Help`)}
+            refusals={at(`${path}.${name}`)}
+            onSuggestion={(value) => onChange({ ...trigger, [name]: value })}
           >
             {(field) => (
               <Input
                 {...field}
                 className="code"
-                value={trigger.every ?? ''}
-                onChange={(event) => onChange({ ...trigger, every: event.target.value })}
+                value={trigger[name] ?? ''}
+                onChange={(event) => onChange({ ...trigger, [name]: event.target.value })}
               />
             )}
           </Field>
-        ) : null}
+        ))}
       </div>
       {trigger.kind === 'cron' && <CronField trigger={trigger} path={path} errors={errors} onChange={onChange} />}
       <Others trigger={trigger} path={path} errors={errors} onChange={onChange} />

@@ -16,6 +16,7 @@ const kinds = [
   'cron',
   'fixedRate',
   'fixedDelay',
+  'once',
   'manual',
   'api',
   'event',

@@ -60,5 +60,16 @@ test('another kind keeps the number, the zone and the bounds that it has too', (
     start: bounded.start,
     end: bounded.end,
   })
-  expect(otherFields(ofKind(bounded, 'fixedDelay'))).toEqual([])
+  expect(otherFields(ofKind(bounded, 'fixedDelay')).map(([field]) => field)).toEqual(['start', 'end'])
+  expect(ofKind(bounded, 'once')).toEqual({ no: 1, kind: 'once', at: '', zone: 'Asia/Shanghai' })
+})
+
+test('a trigger of kind once has its time in the form', async () => {
+  await renderPage(<Form start={[{ no: 1, kind: 'once', at: '2026-12-24T18:00:00+08:00' }]} />)
+  const at = await screen.findByLabelText('At')
+  expect(at).toHaveValue('2026-12-24T18:00:00+08:00')
+  await userEvent.clear(at)
+  await userEvent.type(at, '2027-01-01T00:00:00Z')
+  expect(last).toEqual([{ no: 1, kind: 'once', at: '2027-01-01T00:00:00Z' }])
+  expect(screen.queryByLabelText('Every')).not.toBeInTheDocument()
 })
