@@ -174,10 +174,12 @@ func (d *Definition) Validate(now time.Time, strategies []string) error {
 		seen[t.No] = true
 		switch t.Kind {
 		case schedule.Cron, schedule.FixedRate, schedule.FixedDelay, schedule.Once:
-		case schedule.Event, schedule.Dependency, schedule.Manual, schedule.API:
+		case schedule.Event:
+			continue // nothing of it can be wrong: it has no time
+		case schedule.Delayed, schedule.Dependency, schedule.Manual, schedule.API:
 			fallthrough
 		default:
-			oneOf(at+".kind", string(t.Kind), string(schedule.Cron), string(schedule.FixedRate), string(schedule.FixedDelay), string(schedule.Once))
+			oneOf(at+".kind", string(t.Kind), string(schedule.Cron), string(schedule.FixedRate), string(schedule.FixedDelay), string(schedule.Once), string(schedule.Event))
 			continue
 		}
 		s, err := schedule.Compile(t)

@@ -26,6 +26,7 @@ const (
 	FixedDelay Kind = "fixedDelay" // every after the end of the last run
 	Once       Kind = "once"       // one instant
 	Event      Kind = "event"      // something that arrives
+	Delayed    Kind = "delayed"    // one task at one instant, asked for by a program or a person
 	Dependency Kind = "dependency" // the end of other jobs
 	Manual     Kind = "manual"     // a person
 	API        Kind = "api"        // a program
@@ -232,7 +233,7 @@ func compile(spec Spec) (*Schedule, *message.Invalid) {
 			s.setAnchor()
 		}
 		return s, nil
-	case Event, Dependency, Manual, API:
+	case Event, Delayed, Dependency, Manual, API:
 		return s, nil
 	}
 	return nil, refuseField("kind", codeKindUnknown, string(spec.Kind), string(Cron),

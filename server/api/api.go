@@ -69,6 +69,9 @@ type Config struct {
 type API struct {
 	Config
 	huma huma.API
+
+	makersMu sync.Mutex
+	makers   map[string]time.Time // who makes delayed tasks or events for which job → when that had its last audit entry
 }
 
 // scope says what a permission is asked for.
@@ -107,7 +110,7 @@ const (
 // New declares the API on r. It panics when an operation lacks its rule: a route that nobody
 // guards must not be served.
 func New(r *gin.Engine, c Config) (*API, huma.API) {
-	a := &API{Config: c}
+	a := &API{Config: c, makers: map[string]time.Time{}}
 	hooks()
 	config := huma.DefaultConfig("ax", c.Version)
 	config.Info.Description = "Jobs, batches and executions of ax. Ids are strings, times RFC 3339, durations as in \"5s\". Errors are RFC 9457 problems in the language of Accept-Language (en, zh)."
@@ -122,6 +125,7 @@ func New(r *gin.Engine, c Config) (*API, huma.API) {
 	a.tenants()
 	a.jobs()
 	a.backlogs()
+	a.delayed()
 	a.history()
 	a.observe()
 	return a, api

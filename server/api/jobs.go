@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -304,7 +305,7 @@ func (r *reader) triggers(list []triggerBody) []schedule.Spec {
 func (a *API) definition(b JobBody, used int) (d job.Definition, last int, err error) {
 	r := &reader{}
 	d = job.Definition{
-		Name: b.Name, App: b.App, Handler: b.Handler, Description: b.Description, Params: string(b.Params), Priority: b.Priority, Retry: job.Retry{Max: 3},
+		Name: b.Name, App: b.App, Handler: b.Handler, Description: b.Description, Params: string(b.Params), Priority: b.Priority, Retry: job.Retry{Max: job.DefaultRetries},
 		Triggers: r.triggers(b.Triggers), Timeout: r.duration("timeout", b.Timeout),
 	}
 	if b.Routing != nil {
@@ -671,6 +672,10 @@ func (a *API) deleteJob(ctx context.Context, in *deleteJobInput) (*empty, error)
 	}
 	defer a.Ready.Hold(j.Bucket)()
 	ahead, late := a.ahead(j.ID, now), a.backlogOf(ready.DrainKey{Job: j.ID})
+	// Tasks that rest in their table are called off when they are taken from there.
+	asked := a.Ready.TakeOut(func(e *ready.Execution) bool {
+		return e.Batch.JobID == j.ID && e.Batch.Asked() && !e.Batch.Admitted && e.Attempt == 1
+	})
 	err = a.inBucket(ctx, j.Bucket, func(b *store.Bucket) error {
 		if err := b.Withdraw(batchesOf(ahead)); err != nil {
 			return err
@@ -678,10 +683,13 @@ func (a *API) deleteJob(ctx context.Context, in *deleteJobInput) (*empty, error)
 		if err := b.Miss(batchesOf(late), idsOf(late), reasonPaused, "", now); err != nil {
 			return err
 		}
+		if err := b.CallOff(batchesOf(asked), idsOf(asked), outcome.ReasonJobDeleted, now); err != nil {
+			return err
+		}
 		return b.DeleteJob(j, now, entry)
 	})
 	if err != nil {
-		a.Ready.Add(append(ahead, late...)...)
+		a.Ready.Add(slices.Concat(ahead, late, asked)...)
 	}
 	return nil, err
 }
@@ -701,11 +709,14 @@ func (a *API) triggerJob(ctx context.Context, in *triggerJobInput) (*body[batchI
 	if ask.Entry, err = a.entry(ctx, auth.JobRun, "job", j.ID, j.Definition.Name, nil, map[string]any{"params": ask.Params}); err != nil {
 		return nil, err
 	}
-	batchID, err := a.Trigger.Fire(ctx, ask)
+	if ask.Params != nil {
+		ask.Body = *ask.Params
+	}
+	answer, err := a.Trigger.Ask(ctx, ask)
 	if err != nil {
 		return nil, err
 	}
-	return &body[batchIDView]{batchIDView{batchID}}, nil
+	return &body[batchIDView]{batchIDView{answer.BatchID}}, nil
 }
 
 func (a *API) preview(ctx context.Context, in *previewInput) (*body[previewView], error) {
