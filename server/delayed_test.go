@@ -356,6 +356,32 @@ func TestDelayed(t *testing.T) {
 			require.Equal(t, "event", x.Starts()[0].Run.Trigger)
 			require.Equal(t, http.StatusUnprocessableEntity, send("", `{"x":"`+strings.Repeat("y", 70_000)+`"}`).Status)
 			require.Equal(t, http.StatusNotFound, ns.Client.Do(t, http.MethodPost, "/api/v1/tasks/999999/events", json.RawMessage("{}")).Status)
+			picky := ns.Job(axtest.Def{"name": "picky", "concurrency": allow, "triggers": []map[string]any{{"kind": "event", "filter": `event.amount > 100.0`}, {"kind": "event", "filter": `event.vip`}}})
+			for body, fires := range map[string]bool{`{"amount":101,"vip":false}`: true, `{"amount":5,"vip":true}`: true, `{"amount":5,"vip":false}`: false, `{}`: false, `[]`: false} {
+				var sent struct {
+					BatchID string `json:"batchId"`
+					Fired   bool   `json:"fired"`
+					Reason  struct {
+						Code   string `json:"code"`
+						Detail string `json:"detail"`
+					} `json:"reason"`
+				}
+				c := ns.Client.Do(t, http.MethodPost, "/api/v1/tasks/"+picky+"/events", json.RawMessage(body))
+				require.Equal(t, http.StatusAccepted, c.Status, c.Text())
+				c.Into(t, &sent)
+				require.Equal(t, fires, sent.Fired, body)
+				require.Equal(t, fires, sent.BatchID != "", body)
+				if !fires {
+					require.Equal(t, "event_filtered", sent.Reason.Code)
+					require.Equal(t, body == `{"amount":5,"vip":false}`, sent.Reason.Detail == "", "it says why nobody could tell: %s", sent.Reason.Detail)
+				}
+			}
+			require.Len(t, ns.Batches(picky), 2)
+			for _, bad := range []map[string]any{{"kind": "event", "filter": "event.amount >"}, {"kind": "event", "filter": "1+1"}, {"kind": "event", "expr": "0 0 * * * ?"}, {"kind": "cron", "expr": "0 0 * * * ?", "filter": "true"}} {
+				c := ns.Client.Do(t, http.MethodPost, ns.Path("/jobs"), axtest.Def{"name": "bad", "app": "app", "handler": "work", "triggers": []map[string]any{bad}})
+				require.Equal(t, http.StatusUnprocessableEntity, c.Status, c.Text())
+				require.Contains(t, c.Text(), `"field":"triggers[0].`)
+			}
 			plain := ns.Job(axtest.Def{"name": "plain"})
 			b := ns.Client.Do(t, http.MethodPost, "/api/v1/tasks/"+plain+"/events", json.RawMessage("{}"))
 			require.Equal(t, http.StatusConflict, b.Status)

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/ax-scheduler/ax/internal/filter"
 	"github.com/ax-scheduler/ax/internal/message"
 	"github.com/ax-scheduler/ax/internal/schedule"
 )
@@ -175,7 +176,12 @@ func (d *Definition) Validate(now time.Time, strategies []string) error {
 		switch t.Kind {
 		case schedule.Cron, schedule.FixedRate, schedule.FixedDelay, schedule.Once:
 		case schedule.Event:
-			continue // nothing of it can be wrong: it has no time
+			if t.Filter != "" {
+				if _, inv := filter.Compile(t.Filter); inv != nil {
+					inv.Field = at + "." + inv.Field
+					bad = append(bad, inv)
+				}
+			}
 		case schedule.Delayed, schedule.Dependency, schedule.Manual, schedule.API:
 			fallthrough
 		default:

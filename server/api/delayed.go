@@ -19,6 +19,7 @@ import (
 	"github.com/ax-scheduler/ax/internal/auth"
 	"github.com/ax-scheduler/ax/internal/batch"
 	"github.com/ax-scheduler/ax/internal/clock"
+	"github.com/ax-scheduler/ax/internal/filter"
 	"github.com/ax-scheduler/ax/internal/job"
 	"github.com/ax-scheduler/ax/internal/message"
 	"github.com/ax-scheduler/ax/internal/outcome"
@@ -452,7 +453,59 @@ type eventInput struct {
 	RawBody        []byte
 }
 
-func (a *API) sendEvent(ctx context.Context, in *eventInput) (*body[batchIDView], error) {
+type eventSent struct {
+	BatchID string      `json:"batchId,omitempty"`
+	Fired   bool        `json:"fired" doc:"false: no trigger's filter let it pass, and nothing was made"`
+	Reason  *reasonView `json:"reason,omitempty" doc:"why it was not"`
+}
+
+// passes tells whether one of a job's event triggers lets an event pass; detail says why a filter could not tell.
+func (a *API) passes(j store.Job, text string) (passes bool, detail string) {
+	for _, t := range j.Definition.Triggers {
+		if t.Kind != schedule.Event {
+			continue
+		}
+		if t.Filter == "" {
+			return true, ""
+		}
+		f, refused := a.filterOf(t.Filter)
+		if refused != nil {
+			detail = refused.Message.EN
+			continue
+		}
+		ok, err := f.Matches(text)
+		if ok {
+			return true, ""
+		}
+		if err != nil {
+			detail = err.Error()
+		}
+	}
+	return false, detail
+}
+
+// filterOf compiles a filter, or has it from before.
+func (a *API) filterOf(text string) (*filter.Filter, *message.Invalid) {
+	a.makersMu.Lock()
+	f, ok := a.filters[text]
+	a.makersMu.Unlock()
+	if ok {
+		return f, nil
+	}
+	f, refused := filter.Compile(text)
+	if refused != nil {
+		return nil, refused
+	}
+	a.makersMu.Lock()
+	defer a.makersMu.Unlock()
+	if len(a.filters) > 10_000 {
+		clear(a.filters)
+	}
+	a.filters[text] = f
+	return f, nil
+}
+
+func (a *API) sendEvent(ctx context.Context, in *eventInput) (*body[eventSent], error) {
 	n, err := parseID(in.TaskID)
 	if err != nil {
 		return nil, err
@@ -485,6 +538,10 @@ func (a *API) sendEvent(ctx context.Context, in *eventInput) (*body[batchIDView]
 		return nil, err
 	}
 	text := compact.String()
+	if ok, detail := a.passes(j, text); !ok {
+		a.Metrics.Fates.WithLabelValues("filtered", "event").Inc()
+		return &body[eventSent]{eventSent{Reason: reasonOf(reasonFiltered, detail)}}, nil
+	}
 	ns, err := a.Store.NamespaceByID(ctx, j.NS)
 	if err != nil {
 		return nil, err
@@ -498,8 +555,11 @@ func (a *API) sendEvent(ctx context.Context, in *eventInput) (*body[batchIDView]
 	if err != nil {
 		return nil, err
 	}
-	return &body[batchIDView]{batchIDView{answer.BatchID}}, nil
+	return &body[eventSent]{eventSent{BatchID: answer.BatchID, Fired: true}}, nil
 }
+
+// reasonFiltered is why an event fired nothing.
+const reasonFiltered = "event_filtered"
 
 // cancelResting calls off a task that rests in its table.
 func (a *API) cancelResting(ctx context.Context, batchID string) error {

@@ -29,7 +29,7 @@ import (
 
 type triggerBody struct {
 	No          int    `json:"no,omitempty" doc:"given once by the server; leave out for a new trigger"`
-	Kind        string `json:"kind" doc:"cron, fixedRate, fixedDelay or once"`
+	Kind        string `json:"kind" doc:"cron, fixedRate, fixedDelay, once or event"`
 	Expr        string `json:"expr,omitempty" maxLength:"255"`
 	Dialect     string `json:"dialect,omitempty" doc:"quartz (default), unix or descriptor"`
 	Zone        string `json:"zone,omitempty" maxLength:"64" doc:"default Asia/Shanghai"`
@@ -39,6 +39,7 @@ type triggerBody struct {
 	At          string `json:"at,omitempty" doc:"the only firing of once, with its offset"`
 	Start       string `json:"start,omitempty" doc:"nothing fires before it; also the anchor of fixedRate where none is given"`
 	End         string `json:"end,omitempty" doc:"nothing fires after it"`
+	Filter      string `json:"filter,omitempty" doc:"of event only: a condition in CEL on event, such as event.amount > 100.0"`
 }
 
 type routingBody struct {
@@ -294,7 +295,7 @@ func (r *reader) triggers(list []triggerBody) []schedule.Spec {
 	for i, t := range list {
 		at := fmt.Sprintf("triggers[%d].", i)
 		out[i] = schedule.Spec{
-			No: t.No, Kind: schedule.Kind(t.Kind), Expr: t.Expr, Dialect: t.Dialect, Zone: strings.TrimSpace(t.Zone), ClockChange: t.ClockChange,
+			No: t.No, Kind: schedule.Kind(t.Kind), Expr: t.Expr, Dialect: t.Dialect, Zone: strings.TrimSpace(t.Zone), ClockChange: t.ClockChange, Filter: strings.TrimSpace(t.Filter),
 			Every: r.duration(at+"every", t.Every), Anchor: r.time(at+"anchor", t.Anchor), At: r.time(at+"at", t.At), Start: r.time(at+"start", t.Start), End: r.time(at+"end", t.End),
 		}
 	}
@@ -389,7 +390,7 @@ func (a *API) view(j store.Job, recent []store.Recent) jobView {
 	}
 	var en, zh []string
 	for _, t := range d.Triggers {
-		b := triggerBody{No: t.No, Kind: string(t.Kind), Expr: t.Expr, Dialect: t.Dialect, Zone: t.Zone, ClockChange: t.ClockChange}
+		b := triggerBody{No: t.No, Kind: string(t.Kind), Expr: t.Expr, Dialect: t.Dialect, Zone: t.Zone, ClockChange: t.ClockChange, Filter: t.Filter}
 		if t.Every != 0 {
 			b.Every = t.Every.String()
 		}

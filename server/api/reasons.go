@@ -42,6 +42,7 @@ func reasons() map[string]message.Text {
 		outcome.ReasonDatabase:                {EN: "What belongs to it could not be read from the database; it is tried again.", ZH: "暂时无法从数据库读取其内容，稍后重试。"},
 		outcome.ReasonRescheduled:             {EN: "It was moved to another time and goes on under the batchId in the detail.", ZH: "已改期，以详情中的批次号继续。"},
 		outcome.ReasonJobDeleted:              {EN: "Its job was deleted while it waited.", ZH: "等待期间其作业已被删除。"},
+		reasonFiltered:                        {EN: "No event trigger's filter let it pass.", ZH: "事件未通过任何事件触发器的过滤条件。"},
 		outcome.ReasonGone:                    {EN: "The executor's process is gone.", ZH: "执行器进程已不存在。"},
 		outcome.ReasonUnheard:                 {EN: "The executor does not know this execution.", ZH: "执行器没有此执行记录。"},
 		outcome.ReasonLease:                   {EN: "The executor was silent until its lease lapsed.", ZH: "执行器长时间无响应，租约已到期。"},
