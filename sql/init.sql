@@ -436,6 +436,24 @@ ALTER TABLE execution_batch ADD COLUMN business_key VARCHAR(255) CHARACTER SET u
 -- how long a key is kept beyond the end of its batch
 ALTER TABLE dedupe_key ADD COLUMN window_ms BIGINT NOT NULL DEFAULT 0;
 
+-- 0008_token.sql
+
+-- tokens of programs, for one namespace and a few things there; kept as a hash
+CREATE TABLE namespace_token (
+  id BIGINT NOT NULL,
+  ns_id BIGINT NOT NULL,
+  name VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  token_hash VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  scopes VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  created_by VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  created_at BIGINT NOT NULL,
+  expires_at BIGINT NOT NULL,
+  PRIMARY KEY (id),
+  UNIQUE KEY uk_namespace_token_hash (token_hash),
+  UNIQUE KEY uk_namespace_token_name (ns_id, name)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+INSERT INTO ax_sequence (name, next_id) VALUES ('token', 1);
+
 -- what goose, the migrator, knows: every file above was applied
 CREATE TABLE goose_db_version (
   id bigint(20) unsigned NOT NULL AUTO_INCREMENT,
@@ -444,4 +462,4 @@ CREATE TABLE goose_db_version (
   tstamp datetime NULL default CURRENT_TIMESTAMP,
   PRIMARY KEY(id)
 );
-INSERT INTO goose_db_version (version_id, is_applied) VALUES (0, 1), (1, 1), (4, 1), (5, 1);
+INSERT INTO goose_db_version (version_id, is_applied) VALUES (0, 1), (1, 1), (4, 1), (5, 1), (8, 1);

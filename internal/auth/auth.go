@@ -61,6 +61,8 @@ type Principal struct {
 	AuthVersion int64
 	// Session names the login that the token descends from; "" outside a session.
 	Session string
+	// TokenID names the token of a program; 0 for a person. A program has the rights of its token and no others.
+	TokenID int64
 }
 
 // Config is what Auth works with. All fields are needed.
@@ -196,6 +198,11 @@ func (a *Auth) sync(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	tokens, err := a.store.Tokens(ctx, 0)
+	if err != nil {
+		return fmt.Errorf("read tokens: %w", err)
+	}
+	next.programs = newPrograms(tokens)
 	a.snapshot.Store(next)
 	a.checked.Store(int64(at))
 	return nil

@@ -34,6 +34,10 @@ const (
 	JobDelete       Permission = "job.delete"
 	JobRun          Permission = "job.run"
 	JobPause        Permission = "job.pause" // and resume
+	EventCreate     Permission = "event.create"
+	TokenRead       Permission = "token.read" // which tokens of programs there are
+	TokenCreate     Permission = "token.create"
+	TokenDelete     Permission = "token.delete"
 	JobImport       Permission = "job.import"
 	JobExport       Permission = "job.export"
 	BatchRead       Permission = "batch.read"
@@ -65,6 +69,8 @@ var all = []Permission{ //nolint:gochecknoglobals // constant
 	AppKeyRead, AppKeyCreate, AppKeyRotate, AppKeyDelete,
 	ExecutorRead, ExecutorPause,
 	JobRead, JobCreate, JobUpdate, JobDelete, JobRun, JobPause, JobImport, JobExport,
+	EventCreate,
+	TokenRead, TokenCreate, TokenDelete,
 	BatchRead, BatchCancel, BatchRetry,
 	LogRead,
 	AlertRead, AlertUpdate,
@@ -131,16 +137,17 @@ type role struct {
 func roles() []role {
 	view := []Permission{NamespaceRead, MemberRead, AppRead, ExecutorRead, JobRead, BatchRead, AlertRead, QuotaRead, EgressRead}
 	readOnly := slices.Concat(view, []Permission{LogRead})
-	operator := slices.Concat(readOnly, []Permission{JobRun, JobPause, BatchCancel, BatchRetry, ExecutorPause, AlertUpdate})
+	operator := slices.Concat(readOnly, []Permission{JobRun, EventCreate, JobPause, BatchCancel, BatchRetry, ExecutorPause, AlertUpdate})
 	// Who defines jobs may stop them and their batches; draining executors and acknowledging
 	// alerts are an operator's.
-	developer := slices.Concat(readOnly, []Permission{JobCreate, JobUpdate, JobDelete, JobImport, JobExport, JobRun, JobPause, BatchCancel, BatchRetry})
+	developer := slices.Concat(readOnly, []Permission{JobCreate, JobUpdate, JobDelete, JobImport, JobExport, JobRun, EventCreate, JobPause, BatchCancel, BatchRetry})
 	auditor := slices.Concat(view, []Permission{AuditRead, AuditExport})
 	admin := slices.Concat(operator, developer, auditor, []Permission{
 		NamespaceUpdate, MemberCreate, MemberUpdate, MemberDelete, AppCreate, AppDelete,
 		AppKeyRead, AppKeyCreate, AppKeyRotate, AppKeyDelete, ChannelRead, ChannelUpdate,
+		TokenRead, TokenCreate, TokenDelete,
 	})
-	platformAuditor := slices.Concat(auditor, []Permission{AppKeyRead, ChannelRead, UserRead, SystemRead})
+	platformAuditor := slices.Concat(auditor, []Permission{AppKeyRead, TokenRead, ChannelRead, UserRead, SystemRead})
 	return []role{
 		{"platform-admin", PlatformAdmin, true, all},
 		{"platform-auditor", PlatformAuditor, true, platformAuditor},

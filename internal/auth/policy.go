@@ -153,9 +153,10 @@ func newEnforcer(a *adapter) (*casbin.Enforcer, error) {
 
 // snapshot answers questions about rights. It does not change once it is published.
 type snapshot struct {
-	version int64
-	users   map[int64]*account
-	granted map[place]roleSet
+	version  int64
+	users    map[int64]*account
+	programs programs
+	granted  map[place]roleSet
 	// having tells for each permission which roles have it.
 	having []roleSet
 }
@@ -219,6 +220,9 @@ func newSnapshot(e *casbin.Enforcer, users []store.User, version int64) (*snapsh
 func (s *snapshot) rights(p Principal, ns int64, perm Permission) (member, platform bool) {
 	if s == nil {
 		return false, false
+	}
+	if p.TokenID != 0 {
+		return s.programMay(p, ns, perm), false
 	}
 	u, ok := s.users[p.UserID]
 	if !ok || !u.active || u.authVersion != p.AuthVersion {

@@ -199,6 +199,9 @@ func (a *Auth) access(p Principal, now time.Time) (string, error) {
 // not ours, damaged, expired, or its user is suspended or logged out. store.ErrUnavailable:
 // rights could not be read for a minute, so nobody can be told apart from one who was removed.
 func (a *Auth) Verify(token string) (Principal, error) {
+	if strings.HasPrefix(token, programPrefix) {
+		return a.verifyProgram(token)
+	}
 	var c claims
 	if err := a.parse(token, &c); err != nil {
 		return Principal{}, ErrToken

@@ -90,18 +90,25 @@ const (
 type rule struct {
 	scope      scope
 	permission auth.Permission
+	// programs says that tokens of programs may ask, too. Where a permission is named it is
+	// theirs to have; with scopeSelf the operation looks at their rights by itself.
+	programs bool
 }
 
 const ruleKey = "ax-rule"
 
 func public() map[string]any { return map[string]any{ruleKey: rule{scope: scopePublic}} }
 func self() map[string]any   { return map[string]any{ruleKey: rule{scope: scopeSelf}} }
+func selfOrProgram() map[string]any {
+	return map[string]any{ruleKey: rule{scope: scopeSelf, programs: true}}
+}
+
 func inNamespace(p auth.Permission) map[string]any {
-	return map[string]any{ruleKey: rule{scopeNamespace, p}}
+	return map[string]any{ruleKey: rule{scope: scopeNamespace, permission: p}}
 }
 
 func onPlatform(p auth.Permission) map[string]any {
-	return map[string]any{ruleKey: rule{scopePlatform, p}}
+	return map[string]any{ruleKey: rule{scope: scopePlatform, permission: p}}
 }
 
 const (
@@ -128,6 +135,7 @@ func New(r *gin.Engine, c Config) (*API, huma.API) {
 	a.jobs()
 	a.backlogs()
 	a.delayed()
+	a.programTokens()
 	a.history()
 	a.observe()
 	return a, api
@@ -219,6 +227,10 @@ func (a *API) authorize(api huma.API) func(huma.Context, func(huma.Context)) {
 			deny(http.StatusUnauthorized, "bad_token", "Log in again.", "请重新登录。")
 			return
 		}
+		if caller.Principal.TokenID != 0 && r.scope != scopePublic && !r.programs {
+			deny(http.StatusForbidden, "forbidden", "A token of a program is not for this.", "程序令牌不能用于此操作。")
+			return
+		}
 		switch r.scope {
 		case scopePlatform:
 			if !a.Auth.Allowed(caller.Principal, 0, r.permission) {
@@ -265,6 +277,9 @@ func (a *API) entry(ctx context.Context, action auth.Permission, kind string, id
 	}
 	if id != 0 {
 		e.ObjectID = strconv.FormatInt(id, 10)
+	}
+	if c.Principal.TokenID != 0 {
+		e.ActorType, e.ActorID = "token", strconv.FormatInt(c.Principal.TokenID, 10)
 	}
 	if a.Auth.ActsAsPlatform(c.Principal, ns.ID, action) {
 		e.ActorType = "platform_admin"

@@ -143,7 +143,7 @@ func (a *API) delayed() {
 	add(a, http.MethodGet, tasks+"/{batchId}", "getDelayed", "One delayed task", inNamespace(auth.BatchRead), a.getDelayed)
 	add(a, http.MethodPost, tasks+"/{batchId}/reschedule", "rescheduleDelayed", "Move a task that has not been sent to another time: it goes on under a new batchId", inNamespace(auth.JobRun), a.reschedule)
 	add(a, http.MethodPost, tasks+"/{batchId}/run", "runDelayed", "Run a waiting task now: it goes on under a new batchId", inNamespace(auth.JobRun), a.runDelayed)
-	add(a, http.MethodPost, "/api/v1/tasks/{taskId}/events", "sendEvent", "Run a job that has an event trigger for something that happened", self(), a.sendEvent, func(op *huma.Operation) {
+	add(a, http.MethodPost, "/api/v1/tasks/{taskId}/events", "sendEvent", "Run a job that has an event trigger for something that happened", selfOrProgram(), a.sendEvent, func(op *huma.Operation) {
 		op.DefaultStatus = http.StatusAccepted
 		op.RequestBody = &huma.RequestBody{Description: "any JSON value, at most 64 KiB; it reaches the executor", Content: map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{}}}}
 	})
@@ -217,9 +217,9 @@ func (a *API) runnable(ctx context.Context, text string) (store.Job, error) {
 }
 
 // noted makes the audit entry of tasks that are made, once a minute for a person and a job.
-func (a *API) noted(ctx context.Context, j store.Job, n int) (*store.AuditEntry, error) {
+func (a *API) noted(ctx context.Context, action auth.Permission, j store.Job, n int) (*store.AuditEntry, error) {
 	now := time.Now()
-	who := strconv.FormatInt(httpx.CallerOf(ctx).Principal.UserID, 10) + "/" + id(j.ID)
+	who := fmt.Sprint(httpx.CallerOf(ctx).Principal.UserID, "/", httpx.CallerOf(ctx).Principal.TokenID, "/", j.ID)
 	a.makersMu.Lock()
 	if now.Sub(a.makers[who]) < auditEvery {
 		a.makersMu.Unlock()
@@ -230,7 +230,7 @@ func (a *API) noted(ctx context.Context, j store.Job, n int) (*store.AuditEntry,
 	}
 	a.makers[who] = now
 	a.makersMu.Unlock()
-	return a.entry(ctx, auth.JobRun, "job", j.ID, j.Definition.Name, nil, map[string]any{"delayedTasks": n, "andMore": "up to a minute from now without an entry of their own"})
+	return a.entry(ctx, action, "job", j.ID, j.Definition.Name, nil, map[string]any{"asked": n, "andMore": "up to a minute from now without an entry of their own"})
 }
 
 func (a *API) createDelayed(ctx context.Context, in *delayedInput) (*body[delayedMade], error) {
@@ -242,7 +242,7 @@ func (a *API) createDelayed(ctx context.Context, in *delayedInput) (*body[delaye
 	if len(bad) > 0 {
 		return nil, &job.InvalidError{Fields: bad}
 	}
-	if ask.Entry, err = a.noted(ctx, j, 1); err != nil {
+	if ask.Entry, err = a.noted(ctx, auth.JobRun, j, 1); err != nil {
 		return nil, err
 	}
 	answer, err := a.Trigger.Ask(ctx, ask)
@@ -287,7 +287,7 @@ func (a *API) createDelayedBulk(ctx context.Context, in *delayedBulkInput) (*bod
 	if len(asks) == 0 {
 		return &body[delayedBulkView]{out}, nil
 	}
-	if asks[0].Entry, err = a.noted(ctx, j, len(asks)); err != nil {
+	if asks[0].Entry, err = a.noted(ctx, auth.JobRun, j, len(asks)); err != nil {
 		return nil, err
 	}
 	answers, err := a.Trigger.AskAll(ctx, j.Bucket, asks)
@@ -516,11 +516,11 @@ func (a *API) sendEvent(ctx context.Context, in *eventInput) (*body[eventSent], 
 	}
 	// A job that the caller may not see and one that is not there are answered alike.
 	p := httpx.CallerOf(ctx).Principal
-	if !a.Auth.Allowed(p, j.NS, auth.NamespaceRead) {
-		return nil, store.ErrNotFound
-	}
-	if !a.Auth.Allowed(p, j.NS, auth.JobRun) {
-		return nil, httpx.NewProblem(ctx, http.StatusForbidden, "forbidden", message.Text{EN: "This needs the right " + string(auth.JobRun) + " in the namespace.", ZH: "需要该命名空间的权限 " + string(auth.JobRun) + "。"})
+	if !a.Auth.Allowed(p, j.NS, auth.EventCreate) {
+		if !a.Auth.Allowed(p, j.NS, auth.NamespaceRead) {
+			return nil, store.ErrNotFound
+		}
+		return nil, httpx.NewProblem(ctx, http.StatusForbidden, "forbidden", message.Text{EN: "This needs the right " + string(auth.EventCreate) + " in the namespace.", ZH: "需要该命名空间的权限 " + string(auth.EventCreate) + "。"})
 	}
 	listens := slices.ContainsFunc(j.Definition.Triggers, func(s schedule.Spec) bool { return s.Kind == schedule.Event })
 	switch {
@@ -548,7 +548,7 @@ func (a *API) sendEvent(ctx context.Context, in *eventInput) (*body[eventSent], 
 	}
 	ctx = context.WithValue(ctx, nsKey{}, ns)
 	ask := trigger.Ask{Job: j, Kind: schedule.Event, Event: &text, By: p.Name, Key: cmp.Or(in.EventID, in.IdempotencyKey), Body: text}
-	if ask.Entry, err = a.noted(ctx, j, 1); err != nil {
+	if ask.Entry, err = a.noted(ctx, auth.EventCreate, j, 1); err != nil {
 		return nil, err
 	}
 	answer, err := a.Trigger.Ask(ctx, ask)

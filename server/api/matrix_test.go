@@ -147,13 +147,24 @@ func operations() map[string]operation {
 		"POST " + jobs + "/{id}/delayed/bulk": {who: operators, status: 200, changes: "job.run", path: func(w *world) string { return w.ns.Path("/jobs/" + w.newJob() + "/delayed/bulk") }, body: func(*world) any {
 			return []map[string]any{{"delay": "1h"}}
 		}},
+		"GET /api/v1/namespaces/{namespace}/tokens": {who: admins, status: 200, path: at("/tokens")},
+		"POST /api/v1/namespaces/{namespace}/tokens": {who: admins, status: 201, changes: "token.create", path: at("/tokens"), body: func(w *world) any {
+			return map[string]any{"name": w.fresh(), "scopes": []string{"events.send"}}
+		}},
+		"DELETE /api/v1/namespaces/{namespace}/tokens/{id}": {who: admins, status: 204, changes: "token.delete", path: func(w *world) string {
+			var made struct {
+				ID string `json:"id"`
+			}
+			w.s.Admin(w.t).Do(w.t, http.MethodPost, w.ns.Path("/tokens"), map[string]any{"name": w.fresh(), "scopes": []string{"events.send"}}).Into(w.t, &made)
+			return w.ns.Path("/tokens/" + made.ID)
+		}},
 		"GET " + delayed:                     {who: readers, status: 200, path: at("/delayed")},
 		"GET " + delayed + "/{batchId}":      {who: readers, status: 200, path: func(w *world) string { return w.delayed("") }},
 		"POST " + delayed + "/{batchId}/run": {who: operators, status: 200, changes: "job.run", path: func(w *world) string { return w.delayed("/run") }},
 		"POST " + delayed + "/{batchId}/reschedule": {who: operators, status: 200, changes: "job.run", path: func(w *world) string { return w.delayed("/reschedule") }, body: func(*world) any {
 			return map[string]any{"delay": "2h"}
 		}},
-		"POST /api/v1/tasks/{taskId}/events": {who: operators, status: 202, changes: "job.run", path: func(w *world) string {
+		"POST /api/v1/tasks/{taskId}/events": {who: operators, status: 202, changes: "event.create", path: func(w *world) string {
 			return "/api/v1/tasks/" + w.ns.Job(axtest.Def{"name": w.fresh(), "triggers": []map[string]any{{"kind": "event"}}}) + "/events"
 		}, body: nothing},
 
@@ -323,6 +334,12 @@ func TestIdsOfAnotherNamespaceAreNotThere(t *testing.T) {
 			foreign, none = theirs.execution, "4503599627370496"
 		case strings.Contains(pattern, "{batchId}"):
 			foreign, none = running, "99999-20261201080000"
+		case strings.HasSuffix(pattern, "/tokens/{id}"):
+			var made struct {
+				ID string `json:"id"`
+			}
+			s.Admin(t).Do(t, http.MethodPost, theirs.ns.Path("/tokens"), map[string]any{"name": theirs.fresh(), "scopes": []string{"events.send"}}).Into(t, &made)
+			foreign = made.ID
 		case !strings.Contains(pattern, "{id}"):
 			continue
 		}
@@ -348,6 +365,57 @@ func TestIdsOfAnotherNamespaceAreNotThere(t *testing.T) {
 	require.NotContains(t, a.Text(), running)
 	a = me.Do(t, http.MethodGet, "/api/v1/audit?namespace="+theirs.ns.Name, nil)
 	require.Equal(t, http.StatusNotFound, a.Status, a.Text())
+}
+
+// A token of a program does what it was made for, in its namespace, until it is revoked or over, and
+// nothing else anywhere.
+func TestATokenSendsEventsAndNothingElse(t *testing.T) {
+	t.Parallel()
+	s := axtest.Start(t)
+	w, other := newWorld(t, s), newWorld(t, s)
+	event := axtest.Def{"name": "event", "triggers": []map[string]any{{"kind": "event"}}}
+	mine, theirs := w.ns.Job(event), other.ns.Job(event)
+	var made struct {
+		ID    string `json:"id"`
+		Token string `json:"token"`
+	}
+	s.Admin(t).Do(t, http.MethodPost, w.ns.Path("/tokens"), map[string]any{"name": "shop", "scopes": []string{"events.send"}}).Into(t, &made)
+	program := s.As(made.Token)
+	send := func(c *axtest.Client, job string) int {
+		return c.Do(t, http.MethodPost, "/api/v1/tasks/"+job+"/events", map[string]any{}).Status
+	}
+	require.Equal(t, http.StatusAccepted, send(program, mine))
+	require.Equal(t, http.StatusNotFound, send(program, theirs))
+	slip := made.Token[:len(made.Token)-1] + "0"
+	if slip == made.Token {
+		slip = made.Token[:len(made.Token)-1] + "1"
+	}
+	require.Equal(t, http.StatusUnauthorized, send(s.As(slip), mine))
+	for name, op := range operations() {
+		if name == "POST /api/v1/tasks/{taskId}/events" || op.who == everybody {
+			continue
+		}
+		method, _, _ := strings.Cut(name, " ")
+		var body any
+		if op.body != nil {
+			body = op.body(w)
+		}
+		require.Equal(t, http.StatusForbidden, program.Do(t, method, op.path(w), body).Status, name)
+	}
+	found := false
+	for _, e := range s.Audit(t, "") {
+		require.NotContains(t, fmt.Sprint(e), made.Token)
+		found = found || e.Action == "event.create" && e.Actor.Name == "shop"
+	}
+	require.True(t, found, "the trail names it")
+	raw, err := s.Store().Tokens(t.Context(), 0)
+	require.NoError(t, err)
+	require.NotContains(t, fmt.Sprint(raw), made.Token)
+	require.Equal(t, http.StatusNoContent, s.Admin(t).Do(t, http.MethodDelete, w.ns.Path("/tokens/"+made.ID), nil).Status)
+	require.Equal(t, http.StatusUnauthorized, send(program, mine), "it is revoked")
+	for _, bad := range []map[string]any{{"name": "", "scopes": []string{"events.send"}}, {"name": "x", "scopes": []string{"everything"}}, {"name": "x", "scopes": []string{}}, {"name": "x", "scopes": []string{"events.send"}, "life": "9000h"}, {"name": "x", "scopes": []string{"events.send"}, "life": "-1h"}} {
+		require.Equal(t, http.StatusUnprocessableEntity, s.Admin(t).Do(t, http.MethodPost, w.ns.Path("/tokens"), bad).Status, "%v", bad)
+	}
 }
 
 // Fields that nobody declared are refused and named, in every body.
