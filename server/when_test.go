@@ -97,13 +97,18 @@ func TestFixedDelayHasStartAndEnd(t *testing.T) {
 	})
 }
 
+// cronNext calls the command line.
+func cronNext(t *testing.T, args ...string) (code int, out string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = cli.Run(t.Context(), append([]string{"cron", "next"}, args...), strings.NewReader(""), &stdout, &stderr)
+	return code, stdout.String()
+}
+
 // cron next knows start and end, and refuses what is no time.
 func TestCronNextHasStartAndEnd(t *testing.T) {
 	next := func(args ...string) (code int, out string) {
-		var stdout, stderr bytes.Buffer
-		args = append([]string{"cron", "next", "--expr", "@every 1h", "--zone", "UTC", "--from", "2026-01-01T00:00:00Z", "-n", "5", "--json"}, args...)
-		code = cli.Run(t.Context(), args, strings.NewReader(""), &stdout, &stderr)
-		return code, stdout.String()
+		return cronNext(t, append([]string{"--expr", "@every 1h", "--zone", "UTC", "--from", "2026-01-01T00:00:00Z", "-n", "5", "--json"}, args...)...)
 	}
 	code, out := next("--start", "2026-01-05T00:00:07Z", "--end", "2026-01-05T02:00:00Z")
 	require.Equal(t, 0, code)

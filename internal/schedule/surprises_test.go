@@ -38,8 +38,13 @@ func TestC402WeekdaysInWords(t *testing.T) {
 		name := strings.ToUpper(day.String())
 		quartz, unix := string(rune('1'+number)), string(rune('0'+number))
 		for _, spec := range []Spec{
-			{Expr: "0 0 9 ? * " + quartz}, {Expr: "0 0 9 ? * " + name}, {Expr: "0 0 9 ? * " + name[:3]}, {Expr: "0 0 9 ? * " + quartz + "L"},
-			{Expr: "0 0 9 ? * " + quartz + "#2"}, {Expr: "0 9 * * " + unix, Dialect: Unix}, {Expr: "0 9 * * " + name[:3], Dialect: Unix},
+			{Expr: "0 0 9 ? * " + quartz},
+			{Expr: "0 0 9 ? * " + name},
+			{Expr: "0 0 9 ? * " + name[:3]},
+			{Expr: "0 0 9 ? * " + quartz + "L"},
+			{Expr: "0 0 9 ? * " + quartz + "#2"},
+			{Expr: "0 9 * * " + unix, Dialect: Unix},
+			{Expr: "0 9 * * " + name[:3], Dialect: Unix},
 		} {
 			spec.Zone = "UTC"
 			s, err := Compile(spec)
