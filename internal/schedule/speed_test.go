@@ -16,15 +16,15 @@ var speedCases = []struct {
 	{"everyFiveMinutes", Spec{Expr: "0 0/5 * * * ?"}},
 	{"daily", Spec{Expr: "0 30 2 * * ?"}},
 	{"dailyNewYork", Spec{Expr: "0 30 2 * * ?", Zone: "America/New_York"}},
+	{"bounded", Spec{Expr: "0 30 2 * * ?", Zone: "America/New_York", Start: at(1_700_000_000), End: at(4_000_000_000)}},
+	{"absurdYear", Spec{Expr: "59 59 23 31W 12 ? 2099", Zone: "Australia/Lord_Howe"}},
+	{"absurdSteps", Spec{Expr: "7/53 3-58/55 23 L-30W 1-12/11 ? 1970-2099/97", Zone: "Pacific/Chatham"}},
 	{"workdays", Spec{Expr: "0 0 9 ? * MON-FRI"}},
 	{"unixWorkdays", Spec{Expr: "0 9 * * 1-5", Dialect: Unix}},
 	{"lastWorkday", Spec{Expr: "0 0 9 LW * ?"}},
 	{"thirdFriday", Spec{Expr: "0 15 10 ? * 6#3"}},
 	{"leapDayNewYork", Spec{Expr: "0 0 0 29 2 ?", Zone: "America/New_York"}},
 	{"rareLeapDay", Spec{Expr: "0 0 0 ? 2 2#5"}},
-	{"bounded", Spec{Expr: "0 30 2 * * ?", Zone: "America/New_York", Start: at(1_700_000_000), End: at(4_000_000_000)}},
-	{"absurdYear", Spec{Expr: "59 59 23 31W 12 ? 2099", Zone: "Australia/Lord_Howe"}},
-	{"absurdSteps", Spec{Expr: "7/53 3-58/55 23 L-30W 1-12/11 ? 1970-2099/97", Zone: "Pacific/Chatham"}},
 	{"fixedRate", Spec{Kind: FixedRate, Every: Duration(5 * time.Second)}},
 }
 
