@@ -23,7 +23,8 @@ var mayImport = map[string]string{
 	// Tier 0 decides. It knows nothing of clocks, networks or tables.
 	"internal/message":  "",
 	"internal/schedule": "internal/message",
-	"internal/job":      "internal/message internal/schedule",
+	"internal/filter":   "internal/message",
+	"internal/job":      "internal/filter internal/message internal/schedule",
 	"internal/batch":    "",
 	"internal/routing":  "",
 	"internal/quota":    "",
@@ -40,14 +41,14 @@ var mayImport = map[string]string{
 	"internal/metric": "",
 
 	// Tier 2 moves work. First what needs no other engine,
-	"internal/ready":   "internal/batch internal/job internal/quota internal/wheel",
+	"internal/ready":   "internal/batch internal/job internal/quota internal/schedule internal/wheel",
 	"internal/cluster": "internal/store",
 	"internal/egress":  "internal/message",
 	"internal/auth":    "internal/clock internal/message internal/metric internal/seal internal/store",
 	// then what stands on it.
 	"internal/appkey":   "internal/clock internal/egress internal/protocol internal/seal internal/store",
 	"internal/registry": "internal/clock internal/egress internal/protocol internal/routing internal/store",
-	"internal/outcome":  "internal/batch internal/clock internal/cluster internal/job internal/metric internal/protocol internal/ready internal/registry internal/store",
+	"internal/outcome":  "internal/batch internal/clock internal/cluster internal/job internal/metric internal/protocol internal/ready internal/registry internal/schedule internal/store",
 	"internal/trigger": "internal/batch internal/clock internal/cluster internal/job internal/metric internal/outcome internal/quota internal/ready internal/registry internal/routing " +
 		"internal/schedule internal/store",
 	"internal/dispatch": "internal/batch internal/clock internal/cluster internal/egress internal/job internal/metric internal/outcome internal/protocol internal/ready " +
@@ -58,7 +59,7 @@ var mayImport = map[string]string{
 	// Tier 3 speaks HTTP.
 	"server/httpx":       "internal/auth internal/batch internal/job internal/message internal/outcome internal/store internal/trigger",
 	"server/executorapi": "internal/appkey internal/batch internal/clock internal/metric internal/outcome internal/protocol internal/registry internal/store",
-	"server/api": "internal/appkey internal/audit internal/auth internal/batch internal/clock internal/cluster internal/egress internal/job internal/message " +
+	"server/api": "internal/appkey internal/audit internal/auth internal/batch internal/clock internal/cluster internal/egress internal/filter internal/job internal/message " +
 		"internal/metric internal/outcome internal/protocol internal/ready internal/registry internal/routing internal/schedule internal/store internal/trigger server/httpx",
 
 	// Tier 4 wires it all.

@@ -42,6 +42,7 @@ type Config struct {
 	ExecutorWait      time.Duration
 	WaitLimit         time.Duration
 	PerRequest        int
+	DelayedInMemory   int
 	DebugListen       string
 	Retention         time.Duration
 	DrainDelay        time.Duration
@@ -81,6 +82,7 @@ func Settings() []Setting {
 		{"dispatch-executor-wait", "5s", "duration, 0s to 1h", "How long an attempt waits for any executor of its app before it fails with no_executor.", "duration"},
 		{"dispatch-wait-limit", "30m", "duration, 10s to 168h", "How long an execution may wait for a free executor before it fails.", "duration"},
 		{"dispatch-per-request", "100", "number, 1 to 200", "The most executions that one request to an executor carries. 1 = a request for each.", "number"},
+		{"delayed-in-memory", "50000", "number, 100 to 5000000", "How many firings may wait in memory before delayed tasks that are due within ten minutes rest in the database too. One costs about 600 bytes.", "number"},
 		{"history-retention", "720h", "duration, 24h to 87600h", "How long batches, executions and output are kept.", "duration"},
 		{"drain-delay", "0s", "duration, 0s to 5m", "How long the server goes on serving after SIGTERM while load balancers take notice.", "duration"},
 	}
@@ -201,7 +203,7 @@ func Load(fs *pflag.FlagSet) (Config, error) {
 	c.AllowPlainHTTP, c.BehindTLSProxy = boolean("allow-plain-http"), boolean("behind-tls-proxy")
 	c.Heartbeat, c.ProbeDelay, c.Lease = span("executor-heartbeat", time.Second, 5*time.Minute), span("executor-probe-delay", time.Second, 10*time.Minute), span("executor-lease", 30*time.Second, 24*time.Hour)
 	c.AckTimeout, c.ExecutorWait, c.WaitLimit = span("dispatch-ack-timeout", 500*time.Millisecond, time.Minute), span("dispatch-executor-wait", 0, time.Hour), span("dispatch-wait-limit", 10*time.Second, 168*time.Hour)
-	c.PerRequest = number("dispatch-per-request", 1, 200)
+	c.PerRequest, c.DelayedInMemory = number("dispatch-per-request", 1, 200), number("delayed-in-memory", 100, 5_000_000)
 	c.Retention, c.DrainDelay = span("history-retention", 24*time.Hour, 87600*time.Hour), span("drain-delay", 0, 5*time.Minute)
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
@@ -259,7 +261,7 @@ func (c Config) Print(fs *pflag.FlagSet) string {
 		"listen": c.Listen, "data": c.Data, "database": Masked(c.Database), "admin-password-file": c.AdminPasswordFile, "log-level": c.LogLevel, "log-format": c.LogFormat,
 		"allow-plain-http": strconv.FormatBool(c.AllowPlainHTTP), "behind-tls-proxy": strconv.FormatBool(c.BehindTLSProxy), "advertise-addr": c.AdvertiseAddr, "base-path": c.BasePath, "debug-listen": c.DebugListen,
 		"executor-heartbeat": c.Heartbeat.String(), "executor-probe-delay": c.ProbeDelay.String(), "executor-lease": c.Lease.String(), "dispatch-ack-timeout": c.AckTimeout.String(),
-		"dispatch-executor-wait": c.ExecutorWait.String(), "dispatch-wait-limit": c.WaitLimit.String(), "dispatch-per-request": strconv.Itoa(c.PerRequest), "history-retention": c.Retention.String(), "drain-delay": c.DrainDelay.String(),
+		"dispatch-executor-wait": c.ExecutorWait.String(), "dispatch-wait-limit": c.WaitLimit.String(), "dispatch-per-request": strconv.Itoa(c.PerRequest), "delayed-in-memory": strconv.Itoa(c.DelayedInMemory), "history-retention": c.Retention.String(), "drain-delay": c.DrainDelay.String(),
 	}
 	var b strings.Builder
 	for _, s := range Settings() {

@@ -313,7 +313,8 @@ func (d *Dispatch) sendBound(ctx context.Context, list []chosen) {
 // as sent after a crash.
 func (d *Dispatch) Foresee(e *ready.Execution) *ready.Bound {
 	c := e.Batch.Def.Concurrency
-	if !d.router.Steady(e.Batch.Def.Routing.Strategy) || c.Policy != job.OverlapSkip && (c.Policy != job.OverlapAllow || c.Max > 0) {
+	unlimited := c.Policy == job.OverlapAllow && c.Max == 0
+	if !d.router.Steady(e.Batch.Def.Routing.Strategy) || !unlimited && (c.Policy != job.OverlapSkip || e.Batch.Asked()) {
 		return nil
 	}
 	candidates, _, _ := d.registry.Candidates(e.Batch.AppID, e.Batch.JobID, e.Batch.Def.Handler, nil)

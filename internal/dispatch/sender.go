@@ -77,10 +77,7 @@ func (d *Dispatch) work(ctx context.Context, worker int64) {
 		size, n := 0, 0
 		for n < len(s.queue) && n < d.settings.PerRequest {
 			b := s.queue[n].e.Batch
-			add := len(b.Params) + 600
-			if b.Event != nil {
-				add += len(*b.Event)
-			}
+			add := len(b.Params) + b.EventBytes + 600
 			if n > 0 && size+add > maxBody {
 				break
 			}
@@ -135,6 +132,12 @@ func (d *Dispatch) deliver(ctx context.Context, part []delivery) {
 	if part = d.onTime(part); len(part) == 0 {
 		return
 	}
+	events, err := d.events(ctx, part)
+	if err != nil {
+		d.log.WarnContext(ctx, "events not read", slog.Int("executions", len(part)), slog.String("err", err.Error()))
+		d.later(part)
+		return
+	}
 	worker := part[0].worker
 	executions := make([]protocol.RunExecution, len(part))
 	lease := d.registry.Settings().Lease.Milliseconds()
@@ -144,7 +147,7 @@ func (d *Dispatch) deliver(ctx context.Context, part []delivery) {
 			BatchID: b.ID, ExecutionID: strconv.FormatInt(p.e.ID, 10), Fence: protocol.Fence{Attempt: p.e.Attempt, Epoch: p.fence.Epoch},
 			Job: protocol.RunJob{ID: strconv.FormatInt(b.JobID, 10), Name: b.Def.Name, Version: b.JobVersion}, Handler: b.Def.Handler, Params: b.Params,
 			ShardingID: p.e.Shard, ShardingTotal: b.Total, Attempt: p.e.Attempt, DueAt: b.DueAt, PlannedFor: b.PlannedFor, Zone: b.Zone,
-			TimeoutMs: time.Duration(b.Def.Timeout).Milliseconds(), LeaseMs: lease, Trigger: b.Kind, Event: b.Event, TraceID: batch.TraceID(b.ID, p.e.ID),
+			TimeoutMs: time.Duration(b.Def.Timeout).Milliseconds(), LeaseMs: lease, Trigger: b.Kind, Event: events[b.ID], TraceID: batch.TraceID(b.ID, p.e.ID),
 		}
 	}
 	started := time.Now()
@@ -199,6 +202,51 @@ func (d *Dispatch) deliver(ctx context.Context, part []delivery) {
 		}
 		wait = min(wait*2, 8*time.Second)
 	}
+}
+
+// events reads what the batches of a request carry. Short ones are in memory.
+func (d *Dispatch) events(ctx context.Context, part []delivery) (map[string]*string, error) {
+	out := make(map[string]*string, len(part))
+	long := map[string]int{}
+	for _, p := range part {
+		b := p.e.Batch
+		out[b.ID] = b.Event
+		if b.Event == nil && b.EventBytes > 0 {
+			long[b.ID] = b.Day
+		}
+	}
+	if len(long) == 0 {
+		return out, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.settings.AckTimeout)
+	defer cancel()
+	texts, err := d.store.BatchTexts(ctx, long)
+	if err != nil {
+		return nil, err
+	}
+	for id, text := range texts {
+		out[id] = &text
+	}
+	return out, nil
+}
+
+// later puts executions back that have not been sent: they are tried again in a moment.
+func (d *Dispatch) later(part []delivery) {
+	var list []*ready.Execution
+	var reports []*outcome.Report
+	for _, p := range part {
+		if p.e.Bound == nil {
+			reports = append(reports, &outcome.Report{ExecutionID: p.e.ID, Under: p.fence, Event: batch.RunUnassign, Reason: outcome.ReasonDatabase})
+			continue
+		}
+		d.registry.Gave(p.worker.ID, p.e.ID)
+		if d.holds(p) {
+			p.e.NotBefore = clock.Millis(d.clock) + again.Milliseconds()
+			list = append(list, p.e)
+		}
+	}
+	d.ready.Add(list...)
+	d.outcome.Report(reports...)
 }
 
 // doubt makes it durable that executions which were bound beforehand have been sent and

@@ -90,6 +90,25 @@ func (r Retry) Delay(attempt int) (time.Duration, bool) {
 	return wait, true
 }
 
+// RetryOf is the retry policy for batches of a kind. Where the job leaves the default (three attempts more,
+// after 1, 2 and 4 s), a delayed task has steps of its own: nobody waits for it, and what it calls may be
+// away for a while.
+func (d *Definition) RetryOf(kind schedule.Kind) Retry {
+	if kind == schedule.Delayed && d.Retry.standard() {
+		return Retry{Steps: []schedule.Duration{
+			schedule.Duration(5 * time.Second), schedule.Duration(30 * time.Second), schedule.Duration(2 * time.Minute), schedule.Duration(10 * time.Minute), schedule.Duration(30 * time.Minute),
+		}}
+	}
+	return d.Retry
+}
+
+// DefaultRetries is how many extra attempts there are unless a job says otherwise.
+const DefaultRetries = 3
+
+func (r Retry) standard() bool {
+	return len(r.Steps) == 0 && r.Max == DefaultRetries && r.Backoff == BackoffExponential && r.Initial == schedule.Duration(time.Second)
+}
+
 // Overlap policies: what happens to a firing while Max batches of the job are active.
 const (
 	OverlapSkip     = "skip"     // the new one is recorded as skipped

@@ -175,3 +175,20 @@ func TestRetryDelay(t *testing.T) {
 		require.False(t, again)
 	})
 }
+
+// B13: a delayed task whose job says nothing of retries has steps of its own.
+func TestADelayedTaskHasItsOwnRetries(t *testing.T) {
+	d := job.Definition{Retry: job.Retry{Max: job.DefaultRetries}}
+	d.Normalize(0)
+	steps := []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute}
+	for i, want := range steps {
+		got, ok := d.RetryOf(schedule.Delayed).Delay(i + 1)
+		require.True(t, ok)
+		require.Equal(t, want, got)
+	}
+	_, ok := d.RetryOf(schedule.Delayed).Delay(len(steps) + 1)
+	require.False(t, ok)
+	require.Equal(t, d.Retry, d.RetryOf(schedule.Cron))
+	d.Retry.Max = 1
+	require.Equal(t, d.Retry, d.RetryOf(schedule.Delayed), "what the job says counts")
+}

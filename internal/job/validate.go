@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/ax-scheduler/ax/internal/filter"
 	"github.com/ax-scheduler/ax/internal/message"
 	"github.com/ax-scheduler/ax/internal/schedule"
 )
@@ -174,10 +175,17 @@ func (d *Definition) Validate(now time.Time, strategies []string) error {
 		seen[t.No] = true
 		switch t.Kind {
 		case schedule.Cron, schedule.FixedRate, schedule.FixedDelay, schedule.Once:
-		case schedule.Event, schedule.Dependency, schedule.Manual, schedule.API:
+		case schedule.Event:
+			if t.Filter != "" {
+				if _, inv := filter.Compile(t.Filter); inv != nil {
+					inv.Field = at + "." + inv.Field
+					bad = append(bad, inv)
+				}
+			}
+		case schedule.Delayed, schedule.Dependency, schedule.Manual, schedule.API:
 			fallthrough
 		default:
-			oneOf(at+".kind", string(t.Kind), string(schedule.Cron), string(schedule.FixedRate), string(schedule.FixedDelay), string(schedule.Once))
+			oneOf(at+".kind", string(t.Kind), string(schedule.Cron), string(schedule.FixedRate), string(schedule.FixedDelay), string(schedule.Once), string(schedule.Event))
 			continue
 		}
 		s, err := schedule.Compile(t)

@@ -102,6 +102,56 @@ func (o *Outcome) Cancel(ctx context.Context, bucket int, id, reason string, ent
 	return nil
 }
 
+// CancelUnsent ends a batch of which nothing has been sent yet, and runs also in the same transaction:
+// what is to happen in its place. batch.ErrNotAllowed: it has been sent, or has ended.
+func (o *Outcome) CancelUnsent(ctx context.Context, bucket int, id, reason, detail string, also func(b *store.Bucket) error) error {
+	_, day, ok := batch.ParseID(id)
+	if !ok {
+		return store.ErrNotFound
+	}
+	f, ok := o.cluster.Await(ctx, bucket)
+	if !ok {
+		return ErrNotOwner
+	}
+	defer o.ready.Hold(bucket)()
+	taken := o.ready.TakeOut(func(e *ready.Execution) bool { return e.Batch.ID == id && (e.Bound == nil || !e.Bound.Sent) })
+	var p *pass
+	err := o.store.InBucket(ctx, f, func(b *store.Bucket) error {
+		p = o.newPass(ctx, b, bucket)
+		heads, err := b.Heads(map[string]int{id: day})
+		if err != nil {
+			return err
+		}
+		head, ok := heads[id]
+		if !ok {
+			return store.ErrNotFound
+		}
+		if head.State.Final() || len(taken) < head.Total {
+			return fmt.Errorf("batch is %s: %w", head.State, batch.ErrNotAllowed)
+		}
+		reports := make([]*Report, len(taken))
+		for i, e := range taken {
+			reports[i] = &Report{ExecutionID: e.ID, Event: batch.RunCancel, Reason: reason}
+		}
+		if err := p.run(reports); err != nil {
+			return err
+		}
+		if err := b.AddEvents([]store.EventRow{{NS: head.NS, Day: day, BatchID: id, At: p.now, Kind: reason, Detail: detail}}); err != nil {
+			return err
+		}
+		return also(b)
+	})
+	if err != nil {
+		o.ready.Add(taken...)
+		if !errors.Is(err, batch.ErrNotAllowed) && !errors.Is(err, store.ErrNotFound) {
+			o.Failed(f, err)
+		}
+		return err
+	}
+	p.after()
+	return nil
+}
+
 // Retry tries the failed shards of a batch that has ended again, by hand: each gets a new
 // attempt with a full budget of retries; shards that succeeded are left alone. It returns how many
 // shards are tried again. batch.ErrNotAllowed: it has not ended, or it succeeded.
@@ -145,6 +195,9 @@ func (o *Outcome) Retry(ctx context.Context, bucket int, id string, entry *store
 			return err
 		}
 		if err := b.Reopened(head, len(rows)); err != nil {
+			return err
+		}
+		if err := b.EndKeys(appendKey(nil, head.NS, head.JobID, head.Key, id, store.Forever, true)); err != nil {
 			return err
 		}
 		first := b.TakeSequence(len(rows))
@@ -214,6 +267,7 @@ func (o *Outcome) unstarted(ctx context.Context, skips []ready.Skip, event batch
 			reasons := map[string]map[string]int{}
 			var endings []store.Ending
 			var ids []int64
+			var keys []store.KeyEnd
 			for _, s := range list {
 				for _, e := range s.Executions {
 					ids = append(ids, e.ID)
@@ -232,6 +286,7 @@ func (o *Outcome) unstarted(ctx context.Context, skips []ready.Skip, event batch
 					reasons[s.Reason] = map[string]int{}
 				}
 				reasons[s.Reason][head.ID] = head.Day
+				keys = appendKey(keys, head.NS, head.JobID, head.Key, head.ID, now, false)
 				if head.Kind == "fixedDelay" && head.TriggerNo > 0 {
 					// Nothing will end that could plan the next one.
 					again, err := b.SetFixedDelay(head.JobID, head.TriggerNo, now)
@@ -245,6 +300,9 @@ func (o *Outcome) unstarted(ctx context.Context, skips []ready.Skip, event batch
 				}
 			}
 			if err := b.End(endings, now); err != nil {
+				return err
+			}
+			if err := b.EndKeys(keys); err != nil {
 				return err
 			}
 			for reason, batches := range reasons {

@@ -23,6 +23,7 @@ import (
 	"github.com/ax-scheduler/ax/internal/protocol"
 	"github.com/ax-scheduler/ax/internal/ready"
 	"github.com/ax-scheduler/ax/internal/registry"
+	"github.com/ax-scheduler/ax/internal/schedule"
 	"github.com/ax-scheduler/ax/internal/store"
 )
 
@@ -66,6 +67,9 @@ const (
 	ReasonMoves       = "too_many_moves"
 	ReasonWaitTimeout = "waited_too_long"
 	ReasonExecutorErr = "executor_answer_not_understood"
+	ReasonDatabase    = "database_unavailable"
+	ReasonRescheduled = "rescheduled"
+	ReasonJobDeleted  = "job_deleted"
 	ReasonClock       = "clock_went_back"
 )
 
@@ -652,7 +656,7 @@ func (p *pass) next(r *Report, row store.Execution, head store.BatchHead, to bat
 	if err != nil {
 		return nil, "", fmt.Errorf("definition of job %d version %d: %w", head.JobID, head.JobVersion, err)
 	}
-	wait, again := def.Retry.Delay(row.Attempt - row.Moves)
+	wait, again := def.RetryOf(schedule.Kind(head.Kind)).Delay(row.Attempt - row.Moves)
 	if !again {
 		return nil, reason, nil
 	}
@@ -783,7 +787,24 @@ func (p *pass) write() error {
 			p.planned = p.planned || planned
 		}
 	}
+	var keys []store.KeyEnd
+	for _, c := range p.closed {
+		// A task that was called off before it began leaves its key to the next one at once.
+		unbegun := c.head.State == batch.Delayed || c.head.State == batch.Ready || c.head.State == batch.Waiting
+		keys = appendKey(keys, c.head.NS, c.head.JobID, c.head.Key, c.head.ID, p.now, c.state == batch.Cancelled && unbegun)
+	}
+	if err := p.b.EndKeys(keys); err != nil {
+		return err
+	}
 	return p.b.AddEvents(p.events)
+}
+
+// appendKey appends the end of a batch's business key, if it has one: from then on its window counts.
+func appendKey(list []store.KeyEnd, ns, job int64, key, batchID string, endedAt int64, free bool) []store.KeyEnd {
+	if key == "" {
+		return list
+	}
+	return append(list, store.KeyEnd{NS: ns, JobID: job, Scope: store.ScopeDelayed, Hash: store.KeyHash(key), BatchID: batchID, EndedAt: endedAt, Free: free})
 }
 
 // after tells memory what has been committed.
@@ -856,7 +877,7 @@ func (o *Outcome) Batch(ctx context.Context, h store.BatchHead, bucket int) (*re
 	}
 	b := &ready.Batch{
 		ID: h.ID, Day: h.Day, Bucket: bucket, NS: h.NS, JobID: h.JobID, JobVersion: h.JobVersion, AppID: app.ID, Def: def, TriggerNo: h.TriggerNo, Kind: h.Kind,
-		DueAt: h.DueAt, PlannedFor: h.PlannedFor, Params: def.Params, Event: h.Event, Zone: ZoneOf(def, h.TriggerNo), Priority: h.Priority, Total: h.Total, Turn: uint64(h.DueAt / 1000), CatchUp: h.CatchUp(),
+		DueAt: h.DueAt, PlannedFor: h.PlannedFor, Params: def.Params, Event: h.Event, EventBytes: h.EventBytes, Key: h.Key, Zone: ZoneOf(def, h.TriggerNo), Priority: h.Priority, Total: h.Total, Turn: uint64(h.DueAt / 1000), CatchUp: h.CatchUp(),
 	}
 	if h.Params != nil {
 		b.Params = *h.Params

@@ -15,6 +15,7 @@ import (
 	"github.com/ax-scheduler/ax/internal/batch"
 	"github.com/ax-scheduler/ax/internal/job"
 	"github.com/ax-scheduler/ax/internal/quota"
+	"github.com/ax-scheduler/ax/internal/schedule"
 	"github.com/ax-scheduler/ax/internal/wheel"
 )
 
@@ -33,16 +34,35 @@ type Batch struct {
 	DueAt      int64
 	PlannedFor int64
 	Params     string
+	// Event is the body that the executor gets, when it is short; EventBytes its length in any case. A
+	// longer one is read when it is sent.
 	Event      *string
-	Zone       string
-	Priority   int
-	Total      int
+	EventBytes int
+	// Key is the business key of a delayed task, "" = none.
+	Key      string
+	Zone     string
+	Priority int
+	Total    int
 	// Turn is the job's count of firings, from which round robin starts.
 	Turn uint64
 	// CatchUp says that it was missed and that its job's misfire policy lets it run all the same.
 	CatchUp bool
 	// Admitted is set once the job's concurrency policy let it in.
 	Admitted bool
+}
+
+// Asked tells whether somebody was promised that this very batch runs: a delayed task or an event. A
+// job's overlap policy says what becomes of the firings of a schedule, of which the next one follows;
+// what was asked for waits for its turn instead, however long.
+func (b *Batch) Asked() bool {
+	return b.Kind == string(schedule.Delayed) || b.Kind == string(schedule.Event)
+}
+
+// Ahead is how many firings wait for their time in memory.
+func (r *Ready) Ahead() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.slots) - len(r.free)
 }
 
 // Execution is one attempt that waits.
@@ -306,6 +326,10 @@ func (r *Ready) admit(g group, now int64, v *Verdicts) {
 		r.activate(s, g, now)
 		return
 	}
+	if b.Asked() {
+		s.waiting = append(s.waiting, g)
+		return
+	}
 	switch b.Def.Concurrency.Policy {
 	case job.OverlapQueueOne:
 		if len(s.waiting) > 0 {
@@ -320,10 +344,15 @@ func (r *Ready) admit(g group, now int64, v *Verdicts) {
 		}
 		s.waiting = append(s.waiting, g)
 	case job.OverlapCover:
+		kept := s.waiting[:0]
 		for _, w := range s.waiting {
+			if w.list[0].Batch.Asked() {
+				kept = append(kept, w)
+				continue
+			}
 			v.Skips = append(v.Skips, Skip{w.list, ReasonCovered})
 		}
-		s.waiting = append(s.waiting[:0], g)
+		s.waiting = append(kept, g)
 		if !s.covered {
 			s.covered = true
 			for _, a := range s.active {

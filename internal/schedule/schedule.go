@@ -26,6 +26,7 @@ const (
 	FixedDelay Kind = "fixedDelay" // every after the end of the last run
 	Once       Kind = "once"       // one instant
 	Event      Kind = "event"      // something that arrives
+	Delayed    Kind = "delayed"    // one task at one instant, asked for by a program or a person
 	Dependency Kind = "dependency" // the end of other jobs
 	Manual     Kind = "manual"     // a person
 	API        Kind = "api"        // a program
@@ -152,6 +153,10 @@ type Spec struct {
 	// Start and End bound the fires of Cron, FixedRate and FixedDelay, both included.
 	Start *time.Time `json:"start,omitempty"`
 	End   *time.Time `json:"end,omitempty"`
+
+	// Filter is a condition on the event, of Event only; empty lets each pass. It is not looked at
+	// here: package filter knows what it says.
+	Filter string `json:"filter,omitempty"`
 }
 
 // Schedule is a compiled Spec. It is immutable and safe for concurrent use.
@@ -232,7 +237,7 @@ func compile(spec Spec) (*Schedule, *message.Invalid) {
 			s.setAnchor()
 		}
 		return s, nil
-	case Event, Dependency, Manual, API:
+	case Event, Delayed, Dependency, Manual, API:
 		return s, nil
 	}
 	return nil, refuseField("kind", codeKindUnknown, string(spec.Kind), string(Cron),
@@ -244,9 +249,15 @@ func compile(spec Spec) (*Schedule, *message.Invalid) {
 func refuseForeign(spec Spec) *message.Invalid {
 	field, token := "", ""
 	switch {
-	case (spec.Kind == Cron || spec.Kind == Once) && spec.Every != 0:
+	case spec.Kind != Event && spec.Filter != "":
+		field, token = "filter", spec.Filter
+	case spec.Kind == Event && spec.Start != nil:
+		field, token = "start", spec.Start.Format(time.RFC3339)
+	case spec.Kind == Event && spec.End != nil:
+		field, token = "end", spec.End.Format(time.RFC3339)
+	case (spec.Kind == Cron || spec.Kind == Once || spec.Kind == Event) && spec.Every != 0:
 		field, token = "every", spec.Every.String()
-	case (spec.Kind == FixedRate || spec.Kind == FixedDelay || spec.Kind == Once) && spec.Expr != "":
+	case spec.Kind != Cron && spec.Expr != "":
 		field, token = "expr", spec.Expr
 	case spec.Kind != Once && spec.At != nil:
 		field, token = "at", spec.At.Format(time.RFC3339)
@@ -254,7 +265,7 @@ func refuseForeign(spec Spec) *message.Invalid {
 		field, token = "start", spec.Start.Format(time.RFC3339)
 	case spec.Kind == Once && spec.End != nil:
 		field, token = "end", spec.End.Format(time.RFC3339)
-	case (spec.Kind == FixedDelay || spec.Kind == Once) && spec.Anchor != nil:
+	case (spec.Kind == FixedDelay || spec.Kind == Once || spec.Kind == Event) && spec.Anchor != nil:
 		field, token = "anchor", spec.Anchor.Format(time.RFC3339)
 	default:
 		return nil

@@ -411,7 +411,7 @@ func TestFixedRateAndDelay(t *testing.T) {
 	s, err = Compile(Spec{Kind: FixedDelay, Every: Duration(time.Minute)})
 	require.NoError(t, err)
 	require.Equal(t, time.Minute, s.Every())
-	for _, kind := range []Kind{Event, Dependency, Manual, API} {
+	for _, kind := range []Kind{Event, Delayed, Dependency, Manual, API} {
 		other, err := Compile(Spec{Kind: kind})
 		require.NoError(t, err)
 		for _, silent := range []*Schedule{s, other} {

@@ -51,6 +51,8 @@ func (s *Schedule) Text() message.Text {
 		text = words{EN: "once at " + at, ZH: "于 " + at + " 执行一次"}
 	case s.spec.Kind == Event:
 		text = words{EN: "when its event arrives", ZH: "收到事件时"}
+	case s.spec.Kind == Delayed:
+		text = words{EN: "at the time that was asked for", ZH: "在请求的时间执行"}
 	case s.spec.Kind == Dependency:
 		text = words{EN: "when the jobs before it end", ZH: "前置任务结束时"}
 	case s.spec.Kind == Manual:

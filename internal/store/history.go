@@ -29,6 +29,7 @@ type Batch struct {
 	ShardsFail  int
 	Params      *string
 	Event       *string
+	Key         string // business key of a delayed task
 	Reason      string
 	Detail      string
 	MissedCount int64
@@ -39,12 +40,12 @@ type Batch struct {
 	FinishedAt  int64
 }
 
-const batchColumns = "b.batch_id, b.day, b.ns_id, b.job_id, COALESCE(j.name, ''), COALESCE(j.app_name, ''), b.job_version, COALESCE(b.trigger_no, 0), b.trigger_kind, b.due_at, b.planned_for, b.state, b.priority, b.shard_total, b.shards_done, b.shards_failed, b.params, b.event, b.reason, b.reason_detail, b.missed_count, b.missed_last_at, b.created_by, b.created_at, COALESCE(b.started_at, 0), COALESCE(b.finished_at, 0)"
+const batchColumns = "b.batch_id, b.day, b.ns_id, b.job_id, COALESCE(j.name, ''), COALESCE(j.app_name, ''), b.job_version, COALESCE(b.trigger_no, 0), b.trigger_kind, b.due_at, b.planned_for, b.state, b.priority, b.shard_total, b.shards_done, b.shards_failed, b.params, b.event, b.business_key, b.reason, b.reason_detail, b.missed_count, b.missed_last_at, b.created_by, b.created_at, COALESCE(b.started_at, 0), COALESCE(b.finished_at, 0)"
 
 func scanBatch(row interface{ Scan(...any) error }) (Batch, error) {
 	var v Batch
 	err := row.Scan(&v.ID, &v.Day, &v.NS, &v.JobID, &v.JobName, &v.AppName, &v.JobVersion, &v.TriggerNo, &v.TriggerKind, &v.DueAt, &v.PlannedFor, &v.State, &v.Priority, &v.ShardTotal, &v.ShardsDone, &v.ShardsFail,
-		&v.Params, &v.Event, &v.Reason, &v.Detail, &v.MissedCount, &v.MissedLast, &v.CreatedBy, &v.CreatedAt, &v.StartedAt, &v.FinishedAt)
+		&v.Params, &v.Event, &v.Key, &v.Reason, &v.Detail, &v.MissedCount, &v.MissedLast, &v.CreatedBy, &v.CreatedAt, &v.StartedAt, &v.FinishedAt)
 	return v, err
 }
 

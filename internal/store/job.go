@@ -61,6 +61,15 @@ func (s *Store) Job(ctx context.Context, ns, id int64) (Job, error) {
 	return j, unavailable(err)
 }
 
+// JobByID reads a job of whatever namespace: the caller checks who may see it.
+func (s *Store) JobByID(ctx context.Context, id int64) (Job, error) {
+	j, err := scanJob(s.read.QueryRowContext(ctx, "SELECT "+jobColumns+" FROM job_info WHERE id = ?", id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return j, ErrNotFound
+	}
+	return j, unavailable(err)
+}
+
 // JobFilter narrows a list of jobs. Zero fields do not filter.
 type JobFilter struct {
 	Text    string // part of the name, the handler or the id
@@ -261,7 +270,7 @@ func cronColumn(d job.Definition) string {
 			return cut(t.Expr, 250)
 		case schedule.FixedRate, schedule.FixedDelay:
 			return "@every " + time.Duration(t.Every).String()
-		case schedule.Once, schedule.Event, schedule.Dependency, schedule.Manual, schedule.API:
+		case schedule.Once, schedule.Event, schedule.Delayed, schedule.Dependency, schedule.Manual, schedule.API:
 		}
 	}
 	return ""

@@ -37,6 +37,10 @@ type BatchRow struct {
 	MissedLast  int64
 	CreatedBy   string
 	CreatedAt   int64
+	// FinishedAt is the end of a batch that is final from the beginning; 0 = when it was made.
+	FinishedAt int64
+	// Key is the business key of a delayed task, "" = none.
+	Key string
 }
 
 // ExecutionRow is a new row of execution_log.
@@ -78,10 +82,10 @@ func (h BatchHead) CatchUp() bool { return h.TriggerNo > 0 && h.CreatedBy == ByC
 // InsertBatches writes new batches in groups. It returns the ids that were there already:
 // those firings were made durable before, and are left as they are.
 func (b *Bucket) InsertBatches(list []BatchRow) (existing map[string]bool, err error) {
-	const columns = "batch_id, day, ns_id, bucket, job_id, job_version, trigger_no, trigger_kind, due_at, planned_for, state, version, priority, shard_total, shards_done, shards_failed, params, event, reason, reason_detail, missed_count, missed_last_at, created_by, created_at, finished_at"
-	const width = 25
-	for start := 0; start < len(list); start += group {
-		part := list[start:min(start+group, len(list))]
+	const columns = "batch_id, day, ns_id, bucket, job_id, job_version, trigger_no, trigger_kind, due_at, planned_for, state, version, priority, shard_total, shards_done, shards_failed, params, event, reason, reason_detail, missed_count, missed_last_at, created_by, created_at, finished_at, business_key"
+	const width = 26
+	size := func(r BatchRow) int { return sizeOf(r.Params, r.Event) }
+	err = inGroups(list, size, func(part []BatchRow) error {
 		args := make([]any, 0, len(part)*width)
 		for _, r := range part {
 			var no, finished any
@@ -89,17 +93,17 @@ func (b *Bucket) InsertBatches(list []BatchRow) (existing map[string]bool, err e
 				no = r.TriggerNo
 			}
 			if r.State.Final() {
-				finished = r.CreatedAt
+				finished = max(r.CreatedAt, r.FinishedAt)
 			}
 			args = append(args, r.ID, r.Day, r.NS, b.f.Bucket, r.JobID, r.JobVersion, no, r.TriggerKind, r.DueAt, r.PlannedFor, string(r.State), 1, r.Priority, r.Total, 0, 0,
-				r.Params, r.Event, r.Reason, r.Detail, r.MissedCount, r.MissedLast, r.CreatedBy, r.CreatedAt, finished)
+				r.Params, r.Event, r.Reason, r.Detail, r.MissedCount, r.MissedLast, r.CreatedBy, r.CreatedAt, finished, r.Key)
 		}
 		res, err := b.tx.ExecContext(b.ctx, "INSERT INTO execution_batch ("+columns+") VALUES "+rows(len(part), width)+b.s.orIgnore("batch_id"), args...)
 		if err != nil {
-			return existing, fmt.Errorf("insert batches: %w", err)
+			return fmt.Errorf("insert batches: %w", err)
 		}
 		if n, _ := res.RowsAffected(); n == int64(len(part)) {
-			continue
+			return nil
 		}
 		// Some firing has its row: find out which of ours are not the ones just written. A row
 		// of ours carries our created_at; comparing it tells them apart.
@@ -111,7 +115,7 @@ func (b *Bucket) InsertBatches(list []BatchRow) (existing map[string]bool, err e
 		}
 		found, err := b.tx.QueryContext(b.ctx, "SELECT batch_id, created_at FROM execution_batch WHERE batch_id IN ("+marks(len(ids))+")", ids...)
 		if err != nil {
-			return existing, fmt.Errorf("find existing batches: %w", err)
+			return fmt.Errorf("find existing batches: %w", err)
 		}
 		ours := map[string]bool{}
 		for found.Next() {
@@ -119,14 +123,14 @@ func (b *Bucket) InsertBatches(list []BatchRow) (existing map[string]bool, err e
 			var at int64
 			if err := found.Scan(&id, &at); err != nil {
 				_ = found.Close() //nolint:sqlclosecheck // a defer in a loop would keep them all open
-				return existing, err
+				return err
 			}
 			if created[id] == at {
 				ours[id] = true
 			}
 		}
 		if err := errors.Join(found.Err(), found.Close()); err != nil {
-			return existing, err
+			return err
 		}
 		if existing == nil {
 			existing = map[string]bool{}
@@ -136,8 +140,9 @@ func (b *Bucket) InsertBatches(list []BatchRow) (existing map[string]bool, err e
 				existing[r.ID] = true
 			}
 		}
-	}
-	return existing, nil
+		return nil
+	})
+	return existing, err
 }
 
 // InsertExecutions writes new executions in groups.
@@ -525,19 +530,25 @@ type BatchHead struct {
 	Done       int
 	FailedN    int
 	Params     *string
-	Event      *string
+	Event      *string // only when it is short: see EventBytes
+	EventBytes int     // the length of the event, read or not
+	Key        string
 	CreatedBy  string
 	CreatedAt  int64
 }
 
-const headColumns = "batch_id, day, ns_id, job_id, job_version, COALESCE(trigger_no, 0), trigger_kind, due_at, planned_for, state, version, priority, shard_total, shards_done, shards_failed, params, event, created_by, created_at"
+// ShortEvent is up to how many bytes an event is kept in memory while its batch waits. A longer one is
+// read when it is sent: a hundred thousand tasks of 64 kB would not fit.
+const ShortEvent = 256
+
+const headColumns = "batch_id, day, ns_id, job_id, job_version, COALESCE(trigger_no, 0), trigger_kind, due_at, planned_for, state, version, priority, shard_total, shards_done, shards_failed, params, CASE WHEN OCTET_LENGTH(event) <= 256 THEN event END, COALESCE(OCTET_LENGTH(event), 0), business_key, created_by, created_at"
 
 func scanHeads(rows *sql.Rows) ([]BatchHead, error) {
 	defer func() { _ = rows.Close() }()
 	var out []BatchHead
 	for rows.Next() {
 		var h BatchHead
-		if err := rows.Scan(&h.ID, &h.Day, &h.NS, &h.JobID, &h.JobVersion, &h.TriggerNo, &h.Kind, &h.DueAt, &h.PlannedFor, &h.State, &h.Version, &h.Priority, &h.Total, &h.Done, &h.FailedN, &h.Params, &h.Event, &h.CreatedBy, &h.CreatedAt); err != nil {
+		if err := rows.Scan(&h.ID, &h.Day, &h.NS, &h.JobID, &h.JobVersion, &h.TriggerNo, &h.Kind, &h.DueAt, &h.PlannedFor, &h.State, &h.Version, &h.Priority, &h.Total, &h.Done, &h.FailedN, &h.Params, &h.Event, &h.EventBytes, &h.Key, &h.CreatedBy, &h.CreatedAt); err != nil {
 			return nil, err
 		}
 		out = append(out, h)

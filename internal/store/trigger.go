@@ -219,25 +219,6 @@ func (b *Bucket) Withdraw(batches map[string]int) error {
 	return nil
 }
 
-// Dedupe answers an idempotent creation: when the key was used and has not expired, the
-// batch it made and the hash of what was asked for then; else it reserves the key for batchID.
-func (b *Bucket) Dedupe(ns, job int64, scope, keyHash, bodyHash, batchID string, now, expiresAt int64) (existing, body string, err error) {
-	err = b.tx.QueryRowContext(b.ctx, "SELECT batch_id, body_hash FROM dedupe_key WHERE ns_id = ? AND job_id = ? AND scope = ? AND key_hash = ? AND expires_at > ?", ns, job, scope, keyHash, now).Scan(&existing, &body)
-	if err == nil {
-		return existing, body, nil
-	}
-	if !errors.Is(err, sql.ErrNoRows) {
-		return "", "", fmt.Errorf("read dedupe key: %w", err)
-	}
-	if _, err := b.tx.ExecContext(b.ctx, "DELETE FROM dedupe_key WHERE ns_id = ? AND job_id = ? AND scope = ? AND key_hash = ?", ns, job, scope, keyHash); err != nil {
-		return "", "", fmt.Errorf("replace dedupe key: %w", err)
-	}
-	if _, err := b.tx.ExecContext(b.ctx, "INSERT INTO dedupe_key (ns_id, job_id, scope, key_hash, body_hash, batch_id, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)", ns, job, scope, keyHash, bodyHash, batchID, expiresAt); err != nil {
-		return "", "", fmt.Errorf("reserve dedupe key: %w", err)
-	}
-	return "", "", nil
-}
-
 // SweepDedupe deletes de-duplication keys that have expired, a few thousand at a time.
 func (s *Store) SweepDedupe(ctx context.Context, now int64) error {
 	if s.dialect == "sqlite" {

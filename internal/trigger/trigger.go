@@ -7,13 +7,8 @@ package trigger
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -64,6 +59,10 @@ type Trigger struct {
 	foresee  func(e *ready.Execution) *ready.Bound
 	wake     chan struct{}
 
+	near    int
+	sources []source
+	asks    [batch.Buckets]asks
+
 	mu       sync.Mutex
 	compiled map[[3]int64]*schedule.Schedule // job, version, trigger number
 	turns    map[int64]uint64
@@ -80,13 +79,18 @@ type Config struct {
 	Clock    clock.Clock
 	Metrics  *metric.Metrics
 	Log      *slog.Logger
+	// Near is how many firings may wait in memory before delayed tasks that are due within ten minutes
+	// rest in their table too.
+	Near int
 	// Foresee chooses an execution's executor beforehand; nil when none can be named.
 	Foresee func(e *ready.Execution) *ready.Bound
 }
 
 // New makes a Trigger; Run makes it work.
 func New(c Config) *Trigger {
-	return &Trigger{store: c.Store, cluster: c.Cluster, ready: c.Ready, registry: c.Registry, outcome: c.Outcome, clock: c.Clock, metrics: c.Metrics, log: c.Log, foresee: c.Foresee, wake: make(chan struct{}, 1), compiled: map[[3]int64]*schedule.Schedule{}, turns: map[int64]uint64{}}
+	t := &Trigger{store: c.Store, cluster: c.Cluster, ready: c.Ready, registry: c.Registry, outcome: c.Outcome, clock: c.Clock, metrics: c.Metrics, log: c.Log, foresee: c.Foresee, near: c.Near, wake: make(chan struct{}, 1), compiled: map[[3]int64]*schedule.Schedule{}, turns: map[int64]uint64{}}
+	t.sources = []source{scheduled{t}, resting{t}}
+	return t
 }
 
 // Nudge makes the loop look now: a trigger was written.
@@ -123,50 +127,23 @@ func (t *Trigger) Run(ctx context.Context) error {
 	}
 }
 
-// RunOnce makes everything durable that is due up to now (ax time, milliseconds) + Window in the
-// buckets that this replica owns, and returns how long it may sleep.
+// RunOnce makes everything durable that the sources hold up to now (ax time, milliseconds) and their
+// time ahead, in the buckets that this replica owns, and returns how long it may sleep.
 func (t *Trigger) RunOnce(ctx context.Context, now int64) (sleep time.Duration, err error) {
-	sleep = idle
 	owned := t.cluster.Owned()
 	if len(owned) == 0 {
 		return cluster.TTL / 10, nil
 	}
-	hints, err := t.store.NextHints(ctx)
-	if err != nil {
-		return Window / 4, err
-	}
-	until := now + Window.Milliseconds()
 	t.mu.Lock()
 	t.pass.at(now)
 	t.mu.Unlock()
+	sleep = idle
 	var errs error
-	worked := false
-	for _, f := range owned {
-		hint, planned := hints[f.Bucket]
-		if !planned || hint > until {
-			continue
-		}
-		worked = true
-		for more := true; more; {
-			if more, err = t.open(ctx, f, now); err != nil {
-				errs = errors.Join(errs, fmt.Errorf("bucket %d: %w", f.Bucket, err))
-				sleep = Window / 4
-			}
-		}
+	for _, s := range t.sources {
+		span, err := t.look(ctx, s, owned, now)
+		sleep, errs = min(sleep, span), errors.Join(errs, err)
 		if errors.Is(err, store.ErrUnavailable) {
-			return sleep, errs // the other buckets would only say the same
-		}
-	}
-	if worked {
-		if hints, err = t.store.NextHints(ctx); err != nil {
-			return Window / 4, errors.Join(errs, err)
-		}
-	}
-	for _, f := range owned {
-		if hint, planned := hints[f.Bucket]; planned {
-			// Half a window of slack, so that a firing is durable well before its time, and what is
-			// due within one window goes in one transaction.
-			sleep = min(sleep, max(time.Duration(hint-now)*time.Millisecond-Window/2, Window/20))
+			break // the others would only say the same
 		}
 	}
 	return sleep, errs
@@ -457,106 +434,4 @@ func Hints(def *job.Definition, effective int64) (map[int]int64, error) {
 		}
 	}
 	return hints, nil
-}
-
-// Ask is a batch that somebody wants now.
-type Ask struct {
-	Job    store.Job
-	Kind   schedule.Kind
-	Params *string
-	By     string
-	// Key makes the ask idempotent for 24 hours; "" = it is not.
-	Key   string
-	Entry *store.AuditEntry
-}
-
-// ErrKeyReused says that an idempotency key was used for something else before.
-var ErrKeyReused = errors.New("this idempotency key was used with other parameters")
-
-// Fire opens a batch now. The same Key with the same parameters answers the batch that it
-// made first. What it returns is durable.
-func (t *Trigger) Fire(ctx context.Context, a Ask) (batchID string, err error) {
-	f, ok := t.cluster.Await(ctx, a.Job.Bucket)
-	if !ok {
-		return "", outcome.ErrNotOwner
-	}
-	now := clock.Millis(t.clock)
-	def, err := t.store.Definition(ctx, a.Job.ID, a.Job.Version)
-	if err != nil {
-		return "", err
-	}
-	zone := outcome.ZoneOf(def, 0)
-	location, err := schedule.ParseZone(zone)
-	if err != nil {
-		return "", err
-	}
-	var tail [4]byte
-	_, _ = rand.Read(tail[:])
-	id := batch.FreshID(a.Job.ID, time.UnixMilli(now).In(location), hex.EncodeToString(tail[:]))
-	params := def.Params
-	if a.Params != nil {
-		params = *a.Params
-	}
-	x := firing{
-		notBefore: now,
-		batch: &ready.Batch{
-			ID: id, Day: batch.Day(now), Bucket: f.Bucket, NS: a.Job.NS, JobID: a.Job.ID, JobVersion: a.Job.Version, AppID: a.Job.AppID, Def: def, Kind: string(a.Kind),
-			DueAt: now, PlannedFor: now, Params: params, Zone: zone, Priority: def.Priority, Total: t.total(def, a.Job.AppID), Turn: t.turn(a.Job.ID, now),
-		},
-	}
-	x.row = store.BatchRow{
-		ID: id, Day: x.batch.Day, NS: a.Job.NS, JobID: a.Job.ID, JobVersion: a.Job.Version, TriggerKind: string(a.Kind), DueAt: now, PlannedFor: now, State: batch.Delayed,
-		Priority: def.Priority, Total: x.batch.Total, Params: a.Params, CreatedBy: a.By, CreatedAt: now,
-	}
-	defer t.ready.Hold(f.Bucket)()
-	var add []*ready.Execution
-	err = t.store.InBucket(ctx, f, func(b *store.Bucket) error {
-		add = nil
-		if a.Key != "" {
-			body := hash("")
-			if a.Params != nil {
-				body = hash("p" + *a.Params)
-			}
-			existing, was, err := b.Dedupe(a.Job.NS, a.Job.ID, "trigger", hash(a.Key), body, id, now, now+dedupeFor.Milliseconds())
-			if err != nil {
-				return err
-			}
-			if existing != "" {
-				if was != body {
-					return ErrKeyReused
-				}
-				batchID = existing
-				return nil
-			}
-		}
-		batchID = id
-		if _, err := b.InsertBatches([]store.BatchRow{x.row}); err != nil {
-			return err
-		}
-		var rows []store.ExecutionRow
-		rows, add = t.executions(x, nil, nil)
-		first := b.TakeSequence(len(rows))
-		for i := range rows {
-			rows[i].ID = batch.ExecutionID(rows[i].Day, f.Bucket, first+int64(i))
-			add[i].ID = rows[i].ID
-		}
-		if err := b.InsertExecutions(rows); err != nil {
-			return err
-		}
-		return b.Audit(a.Entry)
-	})
-	if err != nil {
-		if !errors.Is(err, ErrKeyReused) {
-			t.outcome.Failed(f, err)
-		}
-		return "", err
-	}
-	t.ready.Add(add...)
-	return batchID, nil
-}
-
-// hash is how a key is kept: keys may be long and say things.
-func hash(s string) string {
-	sum := sha256.Sum256([]byte(strings.TrimSpace(s)))
-	return hex.EncodeToString(sum[:])
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/ax-scheduler/ax/internal/auth"
 	"github.com/ax-scheduler/ax/internal/clock"
 	"github.com/ax-scheduler/ax/internal/cluster"
+	"github.com/ax-scheduler/ax/internal/filter"
 	"github.com/ax-scheduler/ax/internal/job"
 	"github.com/ax-scheduler/ax/internal/message"
 	"github.com/ax-scheduler/ax/internal/metric"
@@ -69,6 +70,10 @@ type Config struct {
 type API struct {
 	Config
 	huma huma.API
+
+	makersMu sync.Mutex           // guards the two below
+	makers   map[string]time.Time // who makes delayed tasks or events for which job → when that had its last audit entry
+	filters  map[string]*filter.Filter
 }
 
 // scope says what a permission is asked for.
@@ -107,7 +112,7 @@ const (
 // New declares the API on r. It panics when an operation lacks its rule: a route that nobody
 // guards must not be served.
 func New(r *gin.Engine, c Config) (*API, huma.API) {
-	a := &API{Config: c}
+	a := &API{Config: c, makers: map[string]time.Time{}, filters: map[string]*filter.Filter{}}
 	hooks()
 	config := huma.DefaultConfig("ax", c.Version)
 	config.Info.Description = "Jobs, batches and executions of ax. Ids are strings, times RFC 3339, durations as in \"5s\". Errors are RFC 9457 problems in the language of Accept-Language (en, zh)."
@@ -122,6 +127,7 @@ func New(r *gin.Engine, c Config) (*API, huma.API) {
 	a.tenants()
 	a.jobs()
 	a.backlogs()
+	a.delayed()
 	a.history()
 	a.observe()
 	return a, api

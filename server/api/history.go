@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -36,6 +37,8 @@ type batchView struct {
 	ShardsFail  int             `json:"shardsFailed"`
 	Priority    int             `json:"priority"`
 	Params      *string         `json:"params" nullable:"true" doc:"null = as the job says"`
+	Event       *string         `json:"event,omitempty" doc:"what came with an event or a delayed task, JSON text"`
+	Key         string          `json:"key,omitempty" doc:"business key of a delayed task"`
 	MissedCount int64           `json:"missedCount" doc:"firings that a MISSED row stands for"`
 	MissedLast  *string         `json:"missedLastAt" nullable:"true"`
 	CreatedBy   string          `json:"createdBy"`
@@ -122,7 +125,7 @@ func viewOfBatch(b store.Batch) batchView {
 	v := batchView{
 		BatchID: b.ID, JobID: id(b.JobID), JobName: b.JobName, App: b.AppName, JobVersion: b.JobVersion, Trigger: b.TriggerKind, TriggerNo: b.TriggerNo, State: string(b.State),
 		Reason: reasonOf(b.Reason, b.Detail), DueAt: stamp(b.DueAt), PlannedFor: stamp(b.PlannedFor), StartedAt: at(b.StartedAt), FinishedAt: at(b.FinishedAt), ShardTotal: b.ShardTotal,
-		ShardsDone: b.ShardsDone, ShardsFail: b.ShardsFail, Priority: b.Priority, Params: b.Params, MissedCount: b.MissedCount, MissedLast: at(b.MissedLast), CreatedBy: b.CreatedBy,
+		ShardsDone: b.ShardsDone, ShardsFail: b.ShardsFail, Priority: b.Priority, Params: b.Params, Event: b.Event, Key: b.Key, MissedCount: b.MissedCount, MissedLast: at(b.MissedLast), CreatedBy: b.CreatedBy,
 	}
 	if b.StartedAt > 0 && b.FinishedAt > 0 {
 		d := b.FinishedAt - b.StartedAt
@@ -218,7 +221,7 @@ func (a *API) getBatch(ctx context.Context, in *BatchPath) (*body[batchView], er
 
 func (a *API) batch(ctx context.Context, batchID string) (*body[batchView], error) {
 	ns := nsOf(ctx).ID
-	b, err := a.Store.Batch(ctx, ns, batchID)
+	b, _, err := a.task(ctx, batchID)
 	if err != nil {
 		return nil, err
 	}
@@ -251,6 +254,12 @@ func (a *API) batch(ctx context.Context, batchID string) (*body[batchView], erro
 }
 
 func (a *API) cancelBatch(ctx context.Context, in *BatchPath) (*body[batchView], error) {
+	if err := a.cancelResting(ctx, in.BatchID); !errors.Is(err, store.ErrNotFound) {
+		if err != nil {
+			return nil, err
+		}
+		return a.batch(ctx, in.BatchID)
+	}
 	b, err := a.Store.Batch(ctx, nsOf(ctx).ID, in.BatchID)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,7 +29,7 @@ import (
 
 type triggerBody struct {
 	No          int    `json:"no,omitempty" doc:"given once by the server; leave out for a new trigger"`
-	Kind        string `json:"kind" doc:"cron, fixedRate, fixedDelay or once"`
+	Kind        string `json:"kind" doc:"cron, fixedRate, fixedDelay, once or event"`
 	Expr        string `json:"expr,omitempty" maxLength:"255"`
 	Dialect     string `json:"dialect,omitempty" doc:"quartz (default), unix or descriptor"`
 	Zone        string `json:"zone,omitempty" maxLength:"64" doc:"default Asia/Shanghai"`
@@ -38,6 +39,7 @@ type triggerBody struct {
 	At          string `json:"at,omitempty" doc:"the only firing of once, with its offset"`
 	Start       string `json:"start,omitempty" doc:"nothing fires before it; also the anchor of fixedRate where none is given"`
 	End         string `json:"end,omitempty" doc:"nothing fires after it"`
+	Filter      string `json:"filter,omitempty" doc:"of event only: a condition in CEL on event, such as event.amount > 100.0"`
 }
 
 type routingBody struct {
@@ -293,7 +295,7 @@ func (r *reader) triggers(list []triggerBody) []schedule.Spec {
 	for i, t := range list {
 		at := fmt.Sprintf("triggers[%d].", i)
 		out[i] = schedule.Spec{
-			No: t.No, Kind: schedule.Kind(t.Kind), Expr: t.Expr, Dialect: t.Dialect, Zone: strings.TrimSpace(t.Zone), ClockChange: t.ClockChange,
+			No: t.No, Kind: schedule.Kind(t.Kind), Expr: t.Expr, Dialect: t.Dialect, Zone: strings.TrimSpace(t.Zone), ClockChange: t.ClockChange, Filter: strings.TrimSpace(t.Filter),
 			Every: r.duration(at+"every", t.Every), Anchor: r.time(at+"anchor", t.Anchor), At: r.time(at+"at", t.At), Start: r.time(at+"start", t.Start), End: r.time(at+"end", t.End),
 		}
 	}
@@ -304,7 +306,7 @@ func (r *reader) triggers(list []triggerBody) []schedule.Spec {
 func (a *API) definition(b JobBody, used int) (d job.Definition, last int, err error) {
 	r := &reader{}
 	d = job.Definition{
-		Name: b.Name, App: b.App, Handler: b.Handler, Description: b.Description, Params: string(b.Params), Priority: b.Priority, Retry: job.Retry{Max: 3},
+		Name: b.Name, App: b.App, Handler: b.Handler, Description: b.Description, Params: string(b.Params), Priority: b.Priority, Retry: job.Retry{Max: job.DefaultRetries},
 		Triggers: r.triggers(b.Triggers), Timeout: r.duration("timeout", b.Timeout),
 	}
 	if b.Routing != nil {
@@ -388,7 +390,7 @@ func (a *API) view(j store.Job, recent []store.Recent) jobView {
 	}
 	var en, zh []string
 	for _, t := range d.Triggers {
-		b := triggerBody{No: t.No, Kind: string(t.Kind), Expr: t.Expr, Dialect: t.Dialect, Zone: t.Zone, ClockChange: t.ClockChange}
+		b := triggerBody{No: t.No, Kind: string(t.Kind), Expr: t.Expr, Dialect: t.Dialect, Zone: t.Zone, ClockChange: t.ClockChange, Filter: t.Filter}
 		if t.Every != 0 {
 			b.Every = t.Every.String()
 		}
@@ -671,6 +673,10 @@ func (a *API) deleteJob(ctx context.Context, in *deleteJobInput) (*empty, error)
 	}
 	defer a.Ready.Hold(j.Bucket)()
 	ahead, late := a.ahead(j.ID, now), a.backlogOf(ready.DrainKey{Job: j.ID})
+	// Tasks that rest in their table are called off when they are taken from there.
+	asked := a.Ready.TakeOut(func(e *ready.Execution) bool {
+		return e.Batch.JobID == j.ID && e.Batch.Asked() && !e.Batch.Admitted && e.Attempt == 1
+	})
 	err = a.inBucket(ctx, j.Bucket, func(b *store.Bucket) error {
 		if err := b.Withdraw(batchesOf(ahead)); err != nil {
 			return err
@@ -678,10 +684,13 @@ func (a *API) deleteJob(ctx context.Context, in *deleteJobInput) (*empty, error)
 		if err := b.Miss(batchesOf(late), idsOf(late), reasonPaused, "", now); err != nil {
 			return err
 		}
+		if err := b.CallOff(batchesOf(asked), idsOf(asked), outcome.ReasonJobDeleted, now); err != nil {
+			return err
+		}
 		return b.DeleteJob(j, now, entry)
 	})
 	if err != nil {
-		a.Ready.Add(append(ahead, late...)...)
+		a.Ready.Add(slices.Concat(ahead, late, asked)...)
 	}
 	return nil, err
 }
@@ -701,11 +710,14 @@ func (a *API) triggerJob(ctx context.Context, in *triggerJobInput) (*body[batchI
 	if ask.Entry, err = a.entry(ctx, auth.JobRun, "job", j.ID, j.Definition.Name, nil, map[string]any{"params": ask.Params}); err != nil {
 		return nil, err
 	}
-	batchID, err := a.Trigger.Fire(ctx, ask)
+	if ask.Params != nil {
+		ask.Body = *ask.Params
+	}
+	answer, err := a.Trigger.Ask(ctx, ask)
 	if err != nil {
 		return nil, err
 	}
-	return &body[batchIDView]{batchIDView{batchID}}, nil
+	return &body[batchIDView]{batchIDView{answer.BatchID}}, nil
 }
 
 func (a *API) preview(ctx context.Context, in *previewInput) (*body[previewView], error) {

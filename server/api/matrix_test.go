@@ -49,6 +49,16 @@ func (w *world) fresh() string {
 
 func (w *world) newJob() string { return w.ns.Job(axtest.Def{"name": w.fresh()}) }
 
+// delayed is the path of something about a delayed task of its own.
+func (w *world) delayed(rest string) string {
+	a := w.s.Admin(w.t).Do(w.t, http.MethodPost, w.ns.Path("/jobs/"+w.job+"/delayed"), map[string]any{"delay": "1h"})
+	var made struct {
+		BatchID string `json:"batchId"`
+	}
+	a.Into(w.t, &made)
+	return w.ns.Path("/delayed/" + made.BatchID + rest)
+}
+
 type operation struct {
 	who     string
 	status  int    // when it is allowed
@@ -65,6 +75,7 @@ func operations() map[string]operation {
 	fixed := func(path string) func(*world) string { return func(*world) string { return path } }
 	nothing := func(*world) any { return map[string]any{} }
 	const jobs = "/api/v1/namespaces/{namespace}/jobs"
+	const delayed = "/api/v1/namespaces/{namespace}/delayed"
 	const batches = "/api/v1/namespaces/{namespace}/batches"
 	const executions = "/api/v1/namespaces/{namespace}/executions"
 	return map[string]operation{
@@ -130,6 +141,22 @@ func operations() map[string]operation {
 			return map[string]any{"triggers": []map[string]any{{"kind": "cron", "expr": "0 0 8 * * ?"}}}
 		}},
 
+		"POST " + jobs + "/{id}/delayed": {who: operators, status: 201, changes: "job.run", path: func(w *world) string { return w.ns.Path("/jobs/" + w.newJob() + "/delayed") }, body: func(*world) any {
+			return map[string]any{"delay": "1h"}
+		}},
+		"POST " + jobs + "/{id}/delayed/bulk": {who: operators, status: 200, changes: "job.run", path: func(w *world) string { return w.ns.Path("/jobs/" + w.newJob() + "/delayed/bulk") }, body: func(*world) any {
+			return []map[string]any{{"delay": "1h"}}
+		}},
+		"GET " + delayed:                     {who: readers, status: 200, path: at("/delayed")},
+		"GET " + delayed + "/{batchId}":      {who: readers, status: 200, path: func(w *world) string { return w.delayed("") }},
+		"POST " + delayed + "/{batchId}/run": {who: operators, status: 200, changes: "job.run", path: func(w *world) string { return w.delayed("/run") }},
+		"POST " + delayed + "/{batchId}/reschedule": {who: operators, status: 200, changes: "job.run", path: func(w *world) string { return w.delayed("/reschedule") }, body: func(*world) any {
+			return map[string]any{"delay": "2h"}
+		}},
+		"POST /api/v1/tasks/{taskId}/events": {who: operators, status: 202, changes: "job.run", path: func(w *world) string {
+			return "/api/v1/tasks/" + w.ns.Job(axtest.Def{"name": w.fresh(), "triggers": []map[string]any{{"kind": "event"}}}) + "/events"
+		}, body: nothing},
+
 		"GET " + batches:                {who: readers, status: 200, path: at("/batches")},
 		"GET " + batches + "/{batchId}": {who: readers, status: 200, path: func(w *world) string { return w.ns.Path("/batches/" + w.batch) }},
 		"POST " + batches + "/{batchId}/cancel": {who: operators, status: 202, changes: "batch.cancel", path: func(w *world) string {
@@ -177,7 +204,8 @@ func TestEveryOperationIsInTheTable(t *testing.T) {
 		case platform:
 			require.True(t, strings.HasPrefix(rule, "platform "), name)
 		default:
-			require.True(t, strings.HasPrefix(rule, "namespace "), name)
+			// Where the path names no namespace the operation looks at the job's.
+			require.True(t, strings.HasPrefix(rule, "namespace ") || name == "POST /api/v1/tasks/{taskId}/events" && rule == "self", name)
 		}
 	}
 	for name := range operations() {
@@ -210,7 +238,7 @@ func TestRightsOfEveryOperation(t *testing.T) {
 	for name, op := range operations() {
 		t.Run(name, func(t *testing.T) {
 			method, pattern, _ := strings.Cut(name, " ")
-			inNamespace := strings.Contains(pattern, "{namespace}")
+			inNamespace := strings.Contains(pattern, "{namespace}") || strings.Contains(pattern, "{taskId}")
 			for who, client := range people {
 				want := http.StatusForbidden
 				switch {
@@ -328,7 +356,8 @@ func TestUnknownFieldsAreRefused(t *testing.T) {
 	s := axtest.Start(t)
 	w := newWorld(t, s)
 	for name, op := range operations() {
-		if op.body == nil {
+		// An event is whatever its sender writes, and tasks of a bulk call are a list.
+		if op.body == nil || strings.HasSuffix(name, "/events") || strings.HasSuffix(name, "/bulk") {
 			continue
 		}
 		raw, err := json.Marshal(op.body(w))

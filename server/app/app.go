@@ -173,7 +173,7 @@ func (a *App) build() error {
 		},
 	})
 	a.trigger = trigger.New(trigger.Config{
-		Store: a.store, Cluster: a.cluster, Ready: a.ready, Registry: a.registry, Outcome: a.outcome, Clock: a.clock, Metrics: a.metrics, Log: a.log,
+		Store: a.store, Cluster: a.cluster, Ready: a.ready, Registry: a.registry, Outcome: a.outcome, Clock: a.clock, Metrics: a.metrics, Log: a.log, Near: c.DelayedInMemory,
 		Foresee: func(e *ready.Execution) *ready.Bound { return a.dispatch.Foresee(e) },
 	})
 	_, port, _ := net.SplitHostPort(a.listener.Addr().String())

@@ -20,6 +20,8 @@ type Client struct {
 	s        *Server
 	Token    string
 	Language string
+	// Header are further headers of each request.
+	Header http.Header
 }
 
 // Answer is what the API answered.
@@ -128,6 +130,7 @@ func (c *Client) Try(method, path string, body any) (Answer, error) {
 	if c.Language != "" {
 		req.Header.Set("Accept-Language", c.Language)
 	}
+	maps.Copy(req.Header, c.Header)
 	res, err := (&http.Client{Timeout: 30 * time.Second}).Do(req)
 	if err != nil {
 		return Answer{}, err

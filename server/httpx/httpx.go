@@ -110,6 +110,7 @@ func Map(ctx context.Context, err error) (p *Problem, ok bool) {
 	var fields *job.InvalidError
 	var one *message.Invalid
 	var throttled *auth.ThrottledError
+	var taken *trigger.TakenError
 	switch {
 	case errors.As(err, &already):
 		return already, true
@@ -126,7 +127,11 @@ func Map(ctx context.Context, err error) (p *Problem, ok bool) {
 	case errors.Is(err, batch.ErrNotAllowed):
 		return make(http.StatusConflict, "not_allowed_in_state", "Its state does not allow this (any more); look at it again.", "当前状态不允许此操作，请刷新后查看。")
 	case errors.Is(err, trigger.ErrKeyReused):
-		return make(http.StatusConflict, "key_reused", "This idempotency key was used with other parameters.", "该幂等键已用于其他参数。")
+		return make(http.StatusConflict, "key_reused", "This idempotency key was used for another request.", "该幂等键已用于其他请求。")
+	case errors.As(err, &taken):
+		p, _ := make(http.StatusConflict, "key_taken", "A task with this key exists.", "该业务键的任务已存在。")
+		p.BatchID = taken.BatchID
+		return p, true
 	case errors.As(err, &throttled):
 		p, _ := make(http.StatusTooManyRequests, "throttled", "The name or the password is wrong, or there were too many attempts.", "用户名或密码错误，或尝试次数过多。")
 		p.retryAfter = throttled.RetryAfter
@@ -137,7 +142,7 @@ func Map(ctx context.Context, err error) (p *Problem, ok bool) {
 		return make(http.StatusUnauthorized, "bad_token", "Log in again.", "请重新登录。")
 	case errors.Is(err, auth.ErrSetupDone):
 		return make(http.StatusGone, "setup_done", "The set-up was done already; log in.", "初始设置已完成，请登录。")
-	case errors.Is(err, auth.ErrBusy), errors.Is(err, outcome.ErrBusy):
+	case errors.Is(err, auth.ErrBusy), errors.Is(err, outcome.ErrBusy), errors.Is(err, trigger.ErrBusy):
 		p, _ := make(http.StatusServiceUnavailable, "busy", "Too much is waiting; try again in a moment.", "当前繁忙，请稍后重试。")
 		p.retryAfter = time.Second
 		return p, true
