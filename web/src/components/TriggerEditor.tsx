@@ -11,11 +11,12 @@ export function newTrigger(kind: Trigger['kind'] = 'cron'): Trigger {
   if (kind === 'cron') {
     return { kind, expr: '0 0 8 * * ?', dialect: 'quartz', zone: localZone, clockChange: 'once' }
   }
-  return kind === 'once' ? { kind, at: '' } : { kind, every: '5m' }
+  if (kind === 'once') return { kind, at: '' }
+  return kind === 'event' ? { kind } : { kind, every: '5m' }
 }
 
-// The rows that are plain text besides the expression: an interval, or instants.
-type PlainName = 'every' | 'anchor' | 'at' | 'start' | 'end'
+// The rows that are plain text besides the expression: an interval, instants, a condition.
+type PlainName = 'every' | 'anchor' | 'at' | 'filter' | 'start' | 'end'
 
 // shownFields are the fields of a trigger that have a place in the form.
 export function shownFields(kind: Trigger['kind']): string[] {
@@ -23,9 +24,10 @@ export function shownFields(kind: Trigger['kind']): string[] {
   return ['kind', ...ownFields(kind), ...boundFields(kind)]
 }
 
-// ownFields say when a kind without an expression is due.
+// ownFields say what a kind without an expression waits for.
 function ownFields(kind: Trigger['kind']): PlainName[] {
   if (kind === 'once') return ['at']
+  if (kind === 'event') return ['filter']
   if (kind === 'fixedRate') return ['every', 'anchor']
   return kind === 'fixedDelay' ? ['every'] : []
 }
@@ -48,7 +50,7 @@ export function otherFields(trigger: Trigger): [string, string][] {
 // the identity of what the trigger opened; so does what both kinds have.
 export function ofKind(trigger: Trigger, kind: Trigger['kind']): Trigger {
   const { no, zone, start, end } = trigger
-  const bounds = kind === 'once' ? {} : { ...(start && { start }), ...(end && { end }) }
+  const bounds = boundFields(kind).length === 0 ? {} : { ...(start && { start }), ...(end && { end }) }
   return { ...newTrigger(kind), ...(no !== undefined && { no }), ...(zone && { zone }), ...bounds }
 }
 
@@ -140,6 +142,7 @@ function OneTrigger(row: RowProps) {
             fixedRate: t('form.kindFixedRate'),
             fixedDelay: t('form.kindFixedDelay'),
             once: t('form.kindOnce'),
+            event: t('form.kindEvent'),
           }}
           onValue={(kind) => onChange(ofKind(trigger, kind))}
         />

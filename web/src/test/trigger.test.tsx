@@ -108,3 +108,13 @@ test('a trigger of kind once has its time in the form', async () => {
   expect(last).toEqual([{ no: 1, kind: 'once', at: '2027-01-01T00:00:00Z' }])
   expect(screen.queryByLabelText('Every')).not.toBeInTheDocument()
 })
+
+test('a trigger of kind event has its condition in the form, and no bounds', async () => {
+  await inLanguage('en')
+  await renderPage(<Form start={[bounded]} />)
+  await userEvent.selectOptions(await screen.findByLabelText('Kind'), 'event')
+  expect(last).toEqual([{ no: 1, kind: 'event', zone: 'Asia/Shanghai' }])
+  await userEvent.type(screen.getByLabelText('Only if'), 'event.amount > 100.0')
+  expect(last[0]?.filter).toBe('event.amount > 100.0')
+  expect(screen.queryByLabelText('Not after')).not.toBeInTheDocument()
+})
