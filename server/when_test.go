@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -97,13 +98,18 @@ func TestFixedDelayHasStartAndEnd(t *testing.T) {
 	})
 }
 
+// cronNext calls the command line.
+func cronNext(t *testing.T, args ...string) (code int, out string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = cli.Run(t.Context(), append([]string{"cron", "next"}, args...), strings.NewReader(""), &stdout, &stderr)
+	return code, stdout.String()
+}
+
 // cron next knows start and end, and refuses what is no time.
 func TestCronNextHasStartAndEnd(t *testing.T) {
 	next := func(args ...string) (code int, out string) {
-		var stdout, stderr bytes.Buffer
-		args = append([]string{"cron", "next", "--expr", "@every 1h", "--zone", "UTC", "--from", "2026-01-01T00:00:00Z", "-n", "5", "--json"}, args...)
-		code = cli.Run(t.Context(), args, strings.NewReader(""), &stdout, &stderr)
-		return code, stdout.String()
+		return cronNext(t, append([]string{"--expr", "@every 1h", "--zone", "UTC", "--from", "2026-01-01T00:00:00Z", "-n", "5", "--json"}, args...)...)
 	}
 	code, out := next("--start", "2026-01-05T00:00:07Z", "--end", "2026-01-05T02:00:00Z")
 	require.Equal(t, 0, code)
@@ -116,4 +122,29 @@ func TestCronNextHasStartAndEnd(t *testing.T) {
 	code, out = next("--start", "2026-01-05T00:00:00Z", "--end", "2026-01-04T00:00:00Z")
 	require.Equal(t, 2, code)
 	require.Contains(t, out, `"code":"end_before_start","field":"end"`)
+}
+
+// cron next says what a clock change does to a firing, in both languages, in JSON and in print.
+func TestCronNextHasNotes(t *testing.T) {
+	args := []string{"--expr", "0 30 2 * * ?", "--zone", "America/New_York", "--from", "2026-03-07T12:00:00-05:00", "-n", "2"}
+	code, out := cronNext(t, append(args, "--json")...)
+	require.Zero(t, code)
+	var answer struct {
+		Fires []string
+		Notes []struct {
+			At      string
+			Message struct{ EN, ZH string }
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &answer))
+	require.Equal(t, []string{"2026-03-08T03:00:00-04:00", "2026-03-09T02:30:00-04:00"}, answer.Fires)
+	require.Len(t, answer.Notes, 1)
+	require.Equal(t, answer.Fires[0], answer.Notes[0].At)
+	require.Equal(t, "02:30 does not exist on this day; runs at 03:00 (policy: run once)", answer.Notes[0].Message.EN)
+	require.Contains(t, answer.Notes[0].Message.ZH, "不存在 02:30")
+
+	var stdout, stderr bytes.Buffer
+	require.Zero(t, cli.Run(t.Context(), append([]string{"cron", "next"}, args...), strings.NewReader(""), &stdout, &stderr))
+	require.Equal(t, "2026-03-08T03:00:00-04:00 Sunday\n2026-03-09T02:30:00-04:00 Monday\n", stdout.String())
+	require.Contains(t, stderr.String(), "2026-03-08T03:00:00-04:00: 02:30 does not exist")
 }

@@ -2,7 +2,9 @@ package schedule
 
 import (
 	"fmt"
+	"os"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"testing"
@@ -157,26 +159,35 @@ func wallOf(at time.Time, loc *time.Location) time.Time {
 	return time.Date(c.Year(), c.Month(), c.Day(), c.Hour(), c.Minute(), c.Second(), 0, time.UTC)
 }
 
-// oracle lists the fires in [from, until), minute by minute.
-func (d drawn) oracle(loc *time.Location, policy string, from, until time.Time) []time.Time {
+// civilClock is the clock of a zone in [from, until), read minute by minute, and some hours around.
+type civilClock struct {
+	from, until, start time.Time
+	walls              []time.Time
+	seen               map[time.Time][]int // at which minutes a wall time is read
+}
+
+func readCivil(loc *time.Location, from, until time.Time) *civilClock {
 	const around = 4 * 60
-	start := from.Truncate(time.Minute).Add(-around * time.Minute)
-	n := int(until.Sub(start)/time.Minute) + around
-	walls := make([]time.Time, n)
-	seen := map[time.Time][]int{}
-	for i := range walls {
-		walls[i] = wallOf(start.Add(time.Duration(i)*time.Minute), loc)
-		seen[walls[i]] = append(seen[walls[i]], i)
+	c := &civilClock{from: from, until: until, start: from.Truncate(time.Minute).Add(-around * time.Minute), seen: map[time.Time][]int{}}
+	c.walls = make([]time.Time, int(until.Sub(c.start)/time.Minute)+around)
+	for i := range c.walls {
+		c.walls[i] = wallOf(c.start.Add(time.Duration(i)*time.Minute), loc)
+		c.seen[c.walls[i]] = append(c.seen[c.walls[i]], i)
 	}
+	return c
+}
+
+// oracle lists the fires in [from, until), minute by minute.
+func (d drawn) oracle(c *civilClock, policy string) []time.Time {
 	var fires []time.Time
-	for i := 1; i < n; i++ {
-		at := start.Add(time.Duration(i) * time.Minute)
-		if at.Before(from) || !at.Before(until) {
+	for i := 1; i < len(c.walls); i++ {
+		at := c.start.Add(time.Duration(i) * time.Minute)
+		if at.Before(c.from) || !at.Before(c.until) {
 			continue
 		}
 		due := false
-		if d.matches(walls[i]) {
-			passes := seen[walls[i]]
+		if d.matches(c.walls[i]) {
+			passes := c.seen[c.walls[i]]
 			isFirst, isLast := passes[0] == i, passes[len(passes)-1] == i
 			switch {
 			case policy == ClockQuartz:
@@ -187,9 +198,9 @@ func (d drawn) oracle(loc *time.Location, policy string, from, until time.Time) 
 				due = isFirst
 			}
 		}
-		missing := walls[i].Sub(walls[i-1]) - time.Minute
+		missing := c.walls[i].Sub(c.walls[i-1]) - time.Minute
 		if policy == ClockOnce && d.fixed() && missing > 0 && missing <= 3*time.Hour {
-			for w := walls[i-1].Add(time.Minute); w.Before(walls[i]); w = w.Add(time.Minute) {
+			for w := c.walls[i-1].Add(time.Minute); w.Before(c.walls[i]); w = w.Add(time.Minute) {
 				due = due || d.matches(w)
 			}
 		}
@@ -234,7 +245,7 @@ func TestNextAgreesWithTheCivilClock(t *testing.T) {
 		d := drawExpression(t, changeHour)
 		until := from.Add(50 * time.Hour)
 		spec := Spec{Expr: d.text, Zone: zoneName, ClockChange: policy}
-		want := d.oracle(loc, policy, from.Add(time.Second), until)
+		want := d.oracle(readCivil(loc, from.Add(time.Second), until), policy)
 		if rapid.Bool().Draw(t, "bounded") {
 			start := from.Add(time.Duration(rapid.Int64Range(-3600, 30*3600).Draw(t, "start")) * time.Second)
 			end := start.Add(time.Duration(rapid.Int64Range(0, 30*3600).Draw(t, "end")) * time.Second)
@@ -260,6 +271,93 @@ func TestNextAgreesWithTheCivilClock(t *testing.T) {
 		}
 		require.Equal(t, want, got, "%s in %s under %s from %s", d.text, zoneName, policy, from.In(s.Zone()))
 	})
+}
+
+// wholeEnv set to 1 asks for all years instead of a sample, set to zones for those of each zone of the
+// database too.
+const wholeEnv = "AX_TEST_WHOLE"
+
+// Each change of a zone's clock from 1970 to 2099, and a day of each year without one, under each
+// policy: the days around it, minute by minute. By default a part of them, which is another one for
+// each zone; see wholeEnv.
+func TestNextAgreesThroughAllYears(t *testing.T) {
+	const share = 25 // one of so many windows is looked at by default
+	whole := os.Getenv(wholeEnv) != ""
+	zones := oracleZones
+	if os.Getenv(wholeEnv) == "zones" {
+		zones = strings.Fields(zoneNames)
+	}
+	for z, zoneName := range zones {
+		t.Run(zoneName, func(t *testing.T) {
+			t.Parallel()
+			loc, err := ParseZone(zoneName)
+			require.NoError(t, err)
+			n, compared := z, 0
+			for year := 1970; year < 2100; year++ {
+				for _, change := range changesOf(loc, year) {
+					n++
+					_, offset := change.Add(-1).In(loc).Zone()
+					_, offsetAfter := change.In(loc).Zone()
+					// The minutes of a clock that is some seconds off are none of the oracle's.
+					if !whole && n%share != 0 || offset%60 != 0 || offsetAfter%60 != 0 {
+						continue
+					}
+					compared += compareAround(t, loc, change, n)
+				}
+			}
+			require.Positive(t, compared)
+		})
+	}
+}
+
+// changesOf are the instants of a year at which a zone's offset changes, or the first of July. They
+// are sought for day by day: ZoneBounds of package time stands still at the end of some leap years.
+func changesOf(loc *time.Location, year int) (changes []time.Time) {
+	offset := func(second int64) int {
+		_, offset := time.Unix(second, 0).In(loc).Zone()
+		return offset
+	}
+	until := time.Date(year+1, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
+	for day := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC).Unix(); day < until; day += secondsPerDay {
+		if offset(day) == offset(day+secondsPerDay) {
+			continue
+		}
+		after := sort.Search(secondsPerDay, func(n int) bool { return offset(day+int64(n)) != offset(day) })
+		changes = append(changes, time.Unix(day+int64(after), 0).UTC())
+	}
+	if len(changes) == 0 {
+		changes = append(changes, time.Date(year, 7, 1, 12, 0, 0, 0, time.UTC))
+	}
+	return changes
+}
+
+// compareAround holds some expressions against the civil clock, from a day before a change to a day
+// after it, and returns how many fires were the same.
+func compareAround(t *testing.T, loc *time.Location, change time.Time, seed int) (compared int) {
+	c := readCivil(loc, change.Add(-26*time.Hour), change.Add(26*time.Hour))
+	expressions := rapid.Custom(func(t *rapid.T) drawn {
+		hour := change.Add(-1).In(loc).Hour()
+		if rapid.Bool().Draw(t, "in the hour after") {
+			hour = change.In(loc).Hour()
+		}
+		return drawExpression(t, hour)
+	})
+	for k := range 6 {
+		d := expressions.Example(seed*6 + k)
+		for _, policy := range []string{ClockOnce, ClockSkip, ClockBoth, ClockQuartz} {
+			s, err := Compile(Spec{Expr: d.text, Zone: loc.String(), ClockChange: policy})
+			if err != nil {
+				continue // never fires: in the care of TestNextAgreesWithTheCalendar
+			}
+			var got []time.Time
+			for at, ok := s.Next(c.from.Add(-1)); ok && at.Before(c.until); at, ok = s.Next(at) {
+				got = append(got, at)
+			}
+			require.Equal(t, d.oracle(c, policy), got, "%s in %s under %s around %s", d.text, loc, policy, change)
+			compared += len(got)
+		}
+	}
+	return compared
 }
 
 // Dates alone, over years: each date asked, against Next in UTC.

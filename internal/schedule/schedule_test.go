@@ -637,5 +637,46 @@ func FuzzCompile(f *testing.F) {
 			t.Fatalf("%q: no words", expr)
 		}
 		s.Warnings(after)
+		sameWhenReadAgain(t, s, after)
+		boundsOnlyCut(t, s, after)
 	})
+}
+
+// sameWhenReadAgain: a schedule that was written out, whole or field by field, is the same.
+func sameWhenReadAgain(t *testing.T, s *Schedule, after time.Time) {
+	data, err := json.Marshal(s.spec)
+	require.NoError(t, err)
+	var read Spec
+	require.NoError(t, json.Unmarshal(data, &read))
+	specs := []Spec{read}
+	if s.isCron && s.spec.Dialect != Descriptor {
+		read.Expr = s.parsed().join(s.parsed().texts)
+		specs = append(specs, read)
+	}
+	for _, spec := range specs {
+		again, err := Compile(spec)
+		require.NoError(t, err, "%q of %q", spec.Expr, s.spec.Expr)
+		require.Equal(t, s.Text(), again.Text())
+		require.Equal(t, nextTimes(s, after, 3), nextTimes(again, after, 3), "%q of %q", spec.Expr, s.spec.Expr)
+	}
+}
+
+// boundsOnlyCut: start and end move no fire; they only take away those outside.
+func boundsOnlyCut(t *testing.T, s *Schedule, after time.Time) {
+	spec := s.spec
+	start, end := after.Add(36*time.Hour), after.Add(400*24*time.Hour)
+	spec.Start, spec.End = &start, &end
+	if s.gridMs > 0 && spec.Anchor == nil {
+		origin := time.Unix(0, 0)
+		spec.Anchor = &origin // else the grid would begin at start
+	}
+	bounded, err := Compile(spec)
+	require.NoError(t, err)
+	got, ok := bounded.Next(after)
+	want, wanted := s.Next(start.Add(-1))
+	wanted = wanted && !want.After(end)
+	require.Equal(t, wanted, ok, "%q from %s", spec.Expr, after)
+	if ok {
+		require.Equal(t, want, got, "%q from %s", spec.Expr, after)
+	}
 }

@@ -17,7 +17,14 @@ import (
 
 type cronAnswer struct {
 	Fires    []string           `json:"fires"`
+	Notes    []cronNote         `json:"notes,omitempty"`
 	Warnings []schedule.Warning `json:"warnings"`
+}
+
+// cronNote says what is special about one of the firings.
+type cronNote struct {
+	At      string       `json:"at"` // as in Fires
+	Message message.Text `json:"message"`
 }
 
 type cronRefusal struct {
@@ -80,8 +87,7 @@ func cronTime(field, text string) (*time.Time, *message.Invalid) {
 	return &t, nil
 }
 
-// cronNext answers for one expression. Intervals such as @every begin at from, unless
-// they have a start.
+// cronNext answers for one expression, as a preview of it does.
 func cronNext(expr, dialect, zone, from string, o cronOptions, count int) (*cronAnswer, *message.Invalid) {
 	start := time.Now()
 	asked, refusal := cronTime("from", from)
@@ -100,31 +106,24 @@ func cronNext(expr, dialect, zone, from string, o cronOptions, count int) (*cron
 		return nil, refusal
 	}
 	spec := schedule.Spec{Kind: schedule.Cron, Expr: expr, Dialect: dialect, Zone: zone, ClockChange: o.clockChange, Start: begin, End: end}
-	if strings.HasPrefix(strings.TrimSpace(expr), "@every") && begin == nil {
-		spec.Anchor = &start
-	}
-	s, err := schedule.Compile(spec)
+	fires, warnings, err := schedule.Preview([]schedule.Spec{spec}, start, count)
 	if refusal, ok := errors.AsType[*message.Invalid](err); ok {
+		refusal.Field = strings.TrimPrefix(refusal.Field, "triggers[0].") // there is but one
 		return nil, refusal
 	}
 	if err != nil {
 		return nil, &message.Invalid{Code: "not_understood", Field: "expr", Token: expr, Message: message.Text{EN: err.Error(), ZH: err.Error()}}
 	}
-	if over := s.Over(start); over != nil {
-		return nil, over
-	}
-	a := &cronAnswer{Fires: []string{}, Warnings: s.Warnings(start)}
-	if a.Warnings == nil {
-		a.Warnings = []schedule.Warning{}
-	}
-	at := start
-	for range count {
-		next, ok := s.Next(at)
-		if !ok {
-			break
+	a := &cronAnswer{Fires: []string{}, Warnings: []schedule.Warning{}}
+	for _, f := range fires {
+		at := f.At.Format(stampForm)
+		a.Fires = append(a.Fires, at)
+		if f.Note != nil {
+			a.Notes = append(a.Notes, cronNote{at, *f.Note})
 		}
-		a.Fires = append(a.Fires, next.In(s.Zone()).Format(stampForm))
-		at = next
+	}
+	for _, w := range warnings {
+		a.Warnings = append(a.Warnings, w.Warning)
 	}
 	return a, nil
 }
@@ -149,6 +148,9 @@ func cronPrint(out, errOut io.Writer, a *cronAnswer, refusal *message.Invalid, a
 			return err
 		}
 		_, _ = fmt.Fprintln(out, f, at.Weekday())
+	}
+	for _, n := range a.Notes {
+		_, _ = fmt.Fprintf(errOut, "%s: %s\n%s：%s\n", n.At, n.Message.EN, n.At, n.Message.ZH)
 	}
 	for _, w := range a.Warnings {
 		_, _ = fmt.Fprintf(errOut, "%s\n%s\n", w.Message.EN, w.Message.ZH)

@@ -11,27 +11,34 @@ export function newTrigger(kind: Trigger['kind'] = 'cron'): Trigger {
   if (kind === 'cron') {
     return { kind, expr: '0 0 8 * * ?', dialect: 'quartz', zone: localZone, clockChange: 'once' }
   }
-  return kind === 'once' ? { kind, at: '' } : { kind, every: '5m' }
+  if (kind === 'once') return { kind, at: '' }
+  return kind === 'event' ? { kind } : { kind, every: '5m' }
 }
 
-const kinds = ['cron', 'fixedRate', 'fixedDelay', 'once'] as const
-const dialects = ['quartz', 'unix', 'descriptor'] as const
-const clockChanges = ['once', 'skip', 'both', 'quartz'] as const
+// The rows that are plain text besides the expression: an interval, instants, a condition.
+type PlainName = 'every' | 'anchor' | 'at' | 'filter' | 'start' | 'end'
 
 // shownFields are the fields of a trigger that have a place in the form.
 export function shownFields(kind: Trigger['kind']): string[] {
-  if (kind === 'cron') return ['kind', 'dialect', 'expr', 'zone', 'clockChange']
-  return ['kind', ...textFields(kind)]
+  if (kind === 'cron') return ['kind', 'dialect', 'expr', 'zone', 'clockChange', ...boundFields(kind)]
+  return ['kind', ...ownFields(kind), ...boundFields(kind)]
 }
 
-// textFields are the rows of a kind that are plain text: an interval, or instants.
-function textFields(kind: Trigger['kind']): ('every' | 'at')[] {
+// ownFields say what a kind without an expression waits for.
+function ownFields(kind: Trigger['kind']): PlainName[] {
   if (kind === 'once') return ['at']
-  return kind === 'fixedRate' || kind === 'fixedDelay' ? ['every'] : []
+  if (kind === 'event') return ['filter']
+  if (kind === 'fixedRate') return ['every', 'anchor']
+  return kind === 'fixedDelay' ? ['every'] : []
 }
 
-// otherFields are those that the form keeps as they are: the bounds and the anchor of a
-// schedule, and whatever a newer server may know.
+// boundFields say from when to when a trigger is in force.
+function boundFields(kind: Trigger['kind']): PlainName[] {
+  return kind === 'cron' || kind === 'fixedRate' || kind === 'fixedDelay' ? ['start', 'end'] : []
+}
+
+// otherFields are those that the form keeps as they are: what a newer server may know, and
+// what has no meaning for the kind.
 export function otherFields(trigger: Trigger): [string, string][] {
   const own = new Set([...shownFields(trigger.kind), 'no', 'zone'])
   return Object.entries(trigger)
@@ -43,7 +50,7 @@ export function otherFields(trigger: Trigger): [string, string][] {
 // the identity of what the trigger opened; so does what both kinds have.
 export function ofKind(trigger: Trigger, kind: Trigger['kind']): Trigger {
   const { no, zone, start, end } = trigger
-  const bounds = kind === 'once' ? {} : { ...(start && { start }), ...(end && { end }) }
+  const bounds = boundFields(kind).length === 0 ? {} : { ...(start && { start }), ...(end && { end }) }
   return { ...newTrigger(kind), ...(no !== undefined && { no }), ...(zone && { zone }), ...bounds }
 }
 
@@ -112,100 +119,131 @@ export function TriggerEditor({
   )
 }
 
-function OneTrigger({
-  trigger,
-  path,
-  errors,
-  onChange,
-}: {
+interface RowProps {
   trigger: Trigger
   path: string
   errors: Invalid[]
   onChange: (trigger: Trigger) => void
-}) {
+}
+
+function OneTrigger(row: RowProps) {
+  const { trigger, onChange } = row
   const t = useT()
-  const at = useRefusalsAt(errors)
   return (
     <>
       <div className="fields">
-        <Field label={t('form.kind')} refusals={at(`${path}.kind`)}>
-          {({ status: _, ...field }) => (
-            <select
-              {...field}
-              className="select"
-              style={{ width: '100%' }}
-              value={trigger.kind}
-              onChange={(event) => {
-                onChange(ofKind(trigger, event.target.value))
-              }}
-            >
-              <Unknown value={trigger.kind} known={kinds} />
-              <option value="cron">{t('form.kindCron')}</option>
-              <option value="fixedRate">{t('form.kindFixedRate')}</option>
-              <option value="fixedDelay">{t('form.kindFixedDelay')}</option>
-              <option value="once">{t('form.kindOnce')}</option>
-            </select>
-          )}
-        </Field>
-        {trigger.kind === 'cron' ? (
-          <Field label={t('form.dialect')} refusals={at(`${path}.dialect`)}>
-            {({ status: _, ...field }) => (
-              <select
-                {...field}
-                className="select"
-                style={{ width: '100%' }}
-                value={trigger.dialect ?? 'quartz'}
-                onChange={(event) => onChange({ ...trigger, dialect: event.target.value })}
-              >
-                <Unknown value={trigger.dialect} known={dialects} />
-                <option value="quartz">{t('form.dialectQuartz')}</option>
-                <option value="unix">{t('form.dialectUnix')}</option>
-                <option value="descriptor">{t('form.dialectDescriptor')}</option>
-              </select>
-            )}
-          </Field>
-        ) : null}
-        {textFields(trigger.kind).map((name) => (
-          <Field
-            key={name}
-            label={t(`form.${name}`)}
-            help={t(`form.${name}Help`)}
-            refusals={at(`${path}.${name}`)}
-            onSuggestion={(value) => onChange({ ...trigger, [name]: value })}
-          >
-            {(field) => (
-              <Input
-                {...field}
-                className="code"
-                value={trigger[name] ?? ''}
-                onChange={(event) => onChange({ ...trigger, [name]: event.target.value })}
-              />
-            )}
-          </Field>
+        <SelectRow
+          {...row}
+          name="kind"
+          label={t('form.kind')}
+          value={trigger.kind}
+          options={{
+            cron: t('form.kindCron'),
+            fixedRate: t('form.kindFixedRate'),
+            fixedDelay: t('form.kindFixedDelay'),
+            once: t('form.kindOnce'),
+            event: t('form.kindEvent'),
+          }}
+          onValue={(kind) => onChange(ofKind(trigger, kind))}
+        />
+        {trigger.kind === 'cron' && (
+          <SelectRow
+            {...row}
+            name="dialect"
+            label={t('form.dialect')}
+            value={trigger.dialect ?? 'quartz'}
+            options={{
+              quartz: t('form.dialectQuartz'),
+              unix: t('form.dialectUnix'),
+              descriptor: t('form.dialectDescriptor'),
+            }}
+            onValue={(dialect) => onChange({ ...trigger, dialect })}
+          />
+        )}
+        {ownFields(trigger.kind).map((name) => (
+          <TextRow {...row} key={name} name={name} help={t(`form.${name}Help`)} />
         ))}
       </div>
-      {trigger.kind === 'cron' && <CronField trigger={trigger} path={path} errors={errors} onChange={onChange} />}
-      <Others trigger={trigger} path={path} errors={errors} onChange={onChange} />
+      {trigger.kind === 'cron' && <CronField {...row} />}
+      <div className="fields">
+        {boundFields(trigger.kind).map((name) => (
+          <TextRow {...row} key={name} name={name} help={t(`form.${name}Help`)} />
+        ))}
+      </div>
+      <Others {...row} />
     </>
   )
 }
 
-// Unknown is the choice that is set already and that this form has no word for.
-function Unknown({ value, known }: { value: string | undefined; known: readonly string[] }) {
-  return value && !known.includes(value) ? <option value={value}>{value}</option> : null
-}
-
-function Others({
+// TextRow is the row of a plain text. A text that is emptied is left out.
+function TextRow({
   trigger,
   path,
   errors,
   onChange,
-}: {
-  trigger: Trigger
-  path: string
-  errors: Invalid[]
-  onChange: (trigger: Trigger) => void
+  name,
+  help,
+}: RowProps & { name: PlainName | 'expr'; help: string }) {
+  const t = useT()
+  const at = useRefusalsAt(errors)
+  const set = (value: string) => onChange({ ...trigger, [name]: value || undefined })
+  return (
+    <Field label={t(`form.${name}`)} help={help} refusals={at(`${path}.${name}`)} onSuggestion={set}>
+      {(field) => (
+        <Input
+          {...field}
+          className="code"
+          spellCheck={false}
+          autoComplete="off"
+          value={trigger[name] ?? ''}
+          onChange={(event) => set(event.target.value)}
+        />
+      )}
+    </Field>
+  )
+}
+
+// SelectRow is the row of a choice. What is set already stays a choice, also one that this form has no
+// word for.
+function SelectRow({
+  path,
+  errors,
+  name,
+  label,
+  value,
+  options,
+  onValue,
+}: RowProps & {
+  name: string
+  label: string
+  value: string
+  options: Record<string, string>
+  onValue: (value: string) => void
 }) {
+  const at = useRefusalsAt(errors)
+  return (
+    <Field label={label} refusals={at(`${path}.${name}`)}>
+      {({ status: _, ...field }) => (
+        <select
+          {...field}
+          className="select"
+          style={{ width: '100%' }}
+          value={value}
+          onChange={(event) => onValue(event.target.value)}
+        >
+          {value && !(value in options) && <option value={value}>{value}</option>}
+          {Object.entries(options).map(([key, word]) => (
+            <option value={key} key={key}>
+              {word}
+            </option>
+          ))}
+        </select>
+      )}
+    </Field>
+  )
+}
+
+function Others({ trigger, path, errors, onChange }: RowProps) {
   const t = useT()
   const at = useRefusalsAt(errors)
   const others = otherFields(trigger)
@@ -242,17 +280,8 @@ function Others({
   )
 }
 
-export function CronField({
-  trigger,
-  path,
-  errors,
-  onChange,
-}: {
-  trigger: Trigger
-  path: string
-  errors: Invalid[]
-  onChange: (trigger: Trigger) => void
-}) {
+export function CronField(row: RowProps) {
+  const { trigger, path, errors, onChange } = row
   const t = useT()
   const at = useRefusalsAt(errors)
   const zones = useMemo(() => zoneNames().map((value) => ({ value })), [])
@@ -261,23 +290,7 @@ export function CronField({
     dialect === 'unix' ? t('form.exprUnix') : dialect === 'descriptor' ? t('form.exprDescriptor') : t('form.exprQuartz')
   return (
     <>
-      <Field
-        label={t('form.expr')}
-        help={help}
-        refusals={at(`${path}.expr`)}
-        onSuggestion={(expr) => onChange({ ...trigger, expr })}
-      >
-        {(field) => (
-          <Input
-            {...field}
-            className="code"
-            spellCheck={false}
-            autoComplete="off"
-            value={trigger.expr ?? ''}
-            onChange={(event) => onChange({ ...trigger, expr: event.target.value })}
-          />
-        )}
-      </Field>
+      <TextRow {...row} name="expr" help={help} />
       {dialect !== 'descriptor' && (
         <div className="chips">
           <span className="muted">{t('form.presets')}:</span>
@@ -322,23 +335,19 @@ export function CronField({
             />
           )}
         </Field>
-        <Field label={t('form.clockChange')} refusals={at(`${path}.clockChange`)}>
-          {({ status: _, ...field }) => (
-            <select
-              {...field}
-              className="select"
-              style={{ width: '100%' }}
-              value={trigger.clockChange ?? 'once'}
-              onChange={(event) => onChange({ ...trigger, clockChange: event.target.value })}
-            >
-              <Unknown value={trigger.clockChange} known={clockChanges} />
-              <option value="once">{t('form.clockOnce')}</option>
-              <option value="skip">{t('form.clockSkip')}</option>
-              <option value="both">{t('form.clockBoth')}</option>
-              <option value="quartz">{t('form.clockQuartz')}</option>
-            </select>
-          )}
-        </Field>
+        <SelectRow
+          {...row}
+          name="clockChange"
+          label={t('form.clockChange')}
+          value={trigger.clockChange ?? 'once'}
+          options={{
+            once: t('form.clockOnce'),
+            skip: t('form.clockSkip'),
+            both: t('form.clockBoth'),
+            quartz: t('form.clockQuartz'),
+          }}
+          onValue={(clockChange) => onChange({ ...trigger, clockChange })}
+        />
       </div>
     </>
   )

@@ -42,13 +42,47 @@ test('what the form does not know stays as it is while the rest is edited', asyn
   await userEvent.clear(expr)
   await userEvent.type(expr, '0 0 9 * * ?')
   expect(last).toEqual([{ ...bounded, expr: '0 0 9 * * ?' }, anchored, newer])
-  expect(screen.getByText('anchor = 2026-01-01T00:00:02Z')).toBeInTheDocument()
   expect(screen.getByText('place = {"latitude":31}')).toBeInTheDocument()
   expect(screen.getAllByLabelText('Kind')[2]).toHaveValue('sunrise')
 
-  await userEvent.click(screen.getByRole('button', { name: 'Remove end' }))
+  await userEvent.click(screen.getByRole('button', { name: 'Remove place' }))
+  expect(last[2]).toEqual({ no: 7, kind: 'sunrise' })
+})
+
+test('a schedule has its bounds and its grid in the form, and what is emptied is left out', async () => {
+  await inLanguage('en')
+  await renderPage(<Form start={[bounded, anchored]} />)
+  const [end, other] = await screen.findAllByLabelText('Not after')
+  expect(screen.getAllByLabelText('Not before')[0]).toHaveValue(bounded.start)
+  expect(screen.getByLabelText('Point of the grid')).toHaveValue(anchored.anchor)
+  await userEvent.clear(end as HTMLElement)
+  await userEvent.type(other as HTMLElement, '2027-01-01T00:00:00Z')
   const { end: _, ...open } = bounded
-  expect(last[0]).toEqual({ ...open, expr: '0 0 9 * * ?' })
+  expect(JSON.parse(JSON.stringify(last))).toEqual([open, { ...anchored, end: '2027-01-01T00:00:00Z' }])
+})
+
+test('a refusal stands at the row of its field, with its suggestion', async () => {
+  await inLanguage('en')
+  const refused = {
+    code: 'bad_time',
+    field: 'triggers[0].end',
+    token: 'x',
+    suggestion: '2027-01-01T00:00:00Z',
+    message: { en: 'That is no time.', zh: '不是时间。' },
+  }
+  await renderPage(
+    <TriggerEditor
+      triggers={[bounded]}
+      errors={[refused]}
+      onChange={(next) => {
+        last = next
+      }}
+    />,
+  )
+  expect(await screen.findByLabelText('Not after')).toHaveAccessibleDescription(/That is no time/)
+  expect(screen.getByLabelText('Not before')).toBeValid()
+  await userEvent.click(screen.getByRole('button', { name: 'Use 2027-01-01T00:00:00Z' }))
+  expect(last[0]?.end).toBe('2027-01-01T00:00:00Z')
 })
 
 test('another kind keeps the number, the zone and the bounds that it has too', () => {
@@ -60,7 +94,8 @@ test('another kind keeps the number, the zone and the bounds that it has too', (
     start: bounded.start,
     end: bounded.end,
   })
-  expect(otherFields(ofKind(bounded, 'fixedDelay')).map(([field]) => field)).toEqual(['start', 'end'])
+  expect(ofKind(bounded, 'fixedDelay').end).toBe(bounded.end)
+  expect(otherFields(bounded)).toEqual([])
   expect(ofKind(bounded, 'once')).toEqual({ no: 1, kind: 'once', at: '', zone: 'Asia/Shanghai' })
 })
 
@@ -72,4 +107,14 @@ test('a trigger of kind once has its time in the form', async () => {
   await userEvent.type(at, '2027-01-01T00:00:00Z')
   expect(last).toEqual([{ no: 1, kind: 'once', at: '2027-01-01T00:00:00Z' }])
   expect(screen.queryByLabelText('Every')).not.toBeInTheDocument()
+})
+
+test('a trigger of kind event has its condition in the form, and no bounds', async () => {
+  await inLanguage('en')
+  await renderPage(<Form start={[bounded]} />)
+  await userEvent.selectOptions(await screen.findByLabelText('Kind'), 'event')
+  expect(last).toEqual([{ no: 1, kind: 'event', zone: 'Asia/Shanghai' }])
+  await userEvent.type(screen.getByLabelText('Only if'), 'event.amount > 100.0')
+  expect(last[0]?.filter).toBe('event.amount > 100.0')
+  expect(screen.queryByLabelText('Not after')).not.toBeInTheDocument()
 })
