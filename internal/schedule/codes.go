@@ -34,6 +34,7 @@ const (
 	codeIntervalInvalid   = "interval_invalid"
 	codeIntervalRange     = "interval_out_of_range"
 	codeWindow            = "end_before_start"
+	codeJitterRange       = "jitter_out_of_range"
 	codeZoneUnknown       = "unknown_zone"
 	codeZoneAmbiguous     = "ambiguous_zone"
 	codeZoneSpelling      = "zone_spelling"
@@ -52,6 +53,7 @@ const (
 	warnWeekdayNumbers = "weekday_numbers"
 	warnStarDays       = "both_days_with_star"
 	warnClockChange    = "clock_change"
+	warnJitterCapped   = "jitter_capped"
 	warnOver           = "over"
 )
 

@@ -31,6 +31,9 @@ const (
 	API        Kind = "api"        // a program
 )
 
+// timed tells whether a clock fires the kind.
+func (k Kind) timed() bool { return k == Cron || k == FixedRate || k == FixedDelay || k == Once }
+
 // The dialects of an expression.
 const (
 	Quartz     = "quartz"     // 6 or 7 fields from the second; weekday 1 is Sunday; the default
@@ -152,6 +155,9 @@ type Spec struct {
 	// Start and End bound the fires of Cron, FixedRate and FixedDelay, both included.
 	Start *time.Time `json:"start,omitempty"`
 	End   *time.Time `json:"end,omitempty"`
+
+	// Jitter spreads what is due at one instant over so much time: whole milliseconds, less than a day.
+	Jitter Duration `json:"jitter,omitempty"`
 }
 
 // Schedule is a compiled Spec. It is immutable and safe for concurrent use.
@@ -213,6 +219,9 @@ func compile(spec Spec) (*Schedule, *message.Invalid) {
 	if refusal := refuseForeign(spec); refusal != nil {
 		return nil, refusal
 	}
+	if refusal := refuseJitter(spec); refusal != nil {
+		return nil, refusal
+	}
 	switch spec.Kind {
 	case Cron:
 		return s, s.compileCron()
@@ -256,6 +265,8 @@ func refuseForeign(spec Spec) *message.Invalid {
 		field, token = "end", spec.End.Format(time.RFC3339)
 	case (spec.Kind == FixedDelay || spec.Kind == Once) && spec.Anchor != nil:
 		field, token = "anchor", spec.Anchor.Format(time.RFC3339)
+	case !spec.Kind.timed() && spec.Jitter != 0:
+		field, token = "jitter", spec.Jitter.String()
 	default:
 		return nil
 	}

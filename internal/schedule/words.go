@@ -66,6 +66,10 @@ func (s *Schedule) Text() message.Text {
 		at := s.spec.End.In(s.zone.loc).Format("2006-01-02 15:04:05")
 		text = words{EN: text.EN + ", until " + at, ZH: text.ZH + "，至 " + at + " 止"}
 	}
+	if s.spec.Jitter != 0 {
+		span := spanWords(time.Duration(s.spec.Jitter))
+		text = words{EN: text.EN + ", spread over " + span.EN, ZH: text.ZH + "，分散在 " + span.ZH + "内"}
+	}
 	text.EN = strings.ToUpper(text.EN[:1]) + text.EN[1:]
 	return text
 }

@@ -38,6 +38,7 @@ type triggerBody struct {
 	At          string `json:"at,omitempty" doc:"the only firing of once, with its offset"`
 	Start       string `json:"start,omitempty" doc:"nothing fires before it; also the anchor of fixedRate where none is given"`
 	End         string `json:"end,omitempty" doc:"nothing fires after it"`
+	Jitter      string `json:"jitter,omitempty" doc:"spreads the starts over so much time behind the due time; 0s (default) to less than 24h"`
 }
 
 type routingBody struct {
@@ -220,6 +221,7 @@ type batchIDView struct {
 type previewInput struct {
 	NamespacePath
 	Body struct {
+		JobID    string        `json:"jobId,omitempty" maxLength:"20" doc:"the job that the triggers are of: the starts that jitter gives them are then told to the instant"`
 		Triggers []triggerBody `json:"triggers" maxItems:"20"`
 		From     string        `json:"from,omitempty" doc:"RFC 3339; default now"`
 		Count    int           `json:"count,omitempty" minimum:"0" maximum:"100" doc:"default 10"`
@@ -294,7 +296,7 @@ func (r *reader) triggers(list []triggerBody) []schedule.Spec {
 		at := fmt.Sprintf("triggers[%d].", i)
 		out[i] = schedule.Spec{
 			No: t.No, Kind: schedule.Kind(t.Kind), Expr: t.Expr, Dialect: t.Dialect, Zone: strings.TrimSpace(t.Zone), ClockChange: t.ClockChange,
-			Every: r.duration(at+"every", t.Every), Anchor: r.time(at+"anchor", t.Anchor), At: r.time(at+"at", t.At), Start: r.time(at+"start", t.Start), End: r.time(at+"end", t.End),
+			Every: r.duration(at+"every", t.Every), Anchor: r.time(at+"anchor", t.Anchor), At: r.time(at+"at", t.At), Start: r.time(at+"start", t.Start), End: r.time(at+"end", t.End), Jitter: r.duration(at+"jitter", t.Jitter),
 		}
 	}
 	return out
@@ -391,6 +393,9 @@ func (a *API) view(j store.Job, recent []store.Recent) jobView {
 		b := triggerBody{No: t.No, Kind: string(t.Kind), Expr: t.Expr, Dialect: t.Dialect, Zone: t.Zone, ClockChange: t.ClockChange}
 		if t.Every != 0 {
 			b.Every = t.Every.String()
+		}
+		if t.Jitter != 0 {
+			b.Jitter = t.Jitter.String()
 		}
 		for text, when := range map[*string]*time.Time{&b.Anchor: t.Anchor, &b.At: t.At, &b.Start: t.Start, &b.End: t.End} {
 			if when != nil {
@@ -540,7 +545,7 @@ func (a *API) change(ctx context.Context, old, j store.Job, from int64, action a
 	defer a.Ready.Hold(j.Bucket)()
 	ahead, late := a.ahead(j.ID, now), []*ready.Execution(nil)
 	if !j.Enabled {
-		late = a.backlogOf(ready.DrainKey{Job: j.ID})
+		late = a.unstarted(j.ID, now)
 	}
 	err = a.inBucket(ctx, j.Bucket, func(b *store.Bucket) error {
 		if err := b.Withdraw(batchesOf(ahead)); err != nil {
@@ -564,14 +569,25 @@ func (a *API) change(ctx context.Context, old, j store.Job, from int64, action a
 }
 
 // ahead takes a job's planned firings that are not due yet out of memory: they have not
-// been sent and will not be. The caller deletes their rows or puts them back.
+// been sent and will not be. The caller deletes their rows or puts them back. What is due already and waits
+// for the start that jitter gave it stays: the triggers count from now, so nobody would plan it again.
 func (a *API) ahead(jobID, now int64) []*ready.Execution {
 	return a.Ready.TakeOut(func(e *ready.Execution) bool {
-		return e.Batch.JobID == jobID && e.Batch.TriggerNo > 0 && !e.Batch.CatchUp && e.Attempt == 1 && e.NotBefore > now
+		return e.Batch.JobID == jobID && e.Batch.TriggerNo > 0 && !e.Batch.CatchUp && e.Attempt == 1 && e.Batch.DueAt > now
 	})
 }
 
-// reasonPaused is a catch-up's whose job was switched off or deleted before its start.
+// unstarted takes what a job owes and has not started out of memory, for a job that is switched off or
+// deleted: its catch-ups, and what is due and waits for the start that jitter gave it. The caller ends them
+// or puts them back.
+func (a *API) unstarted(jobID, now int64) []*ready.Execution {
+	return a.Ready.TakeOut(func(e *ready.Execution) bool {
+		b := e.Batch
+		return b.JobID == jobID && b.TriggerNo > 0 && !b.Admitted && (b.CatchUp || b.DueAt <= now && e.NotBefore > now)
+	})
+}
+
+// reasonPaused is a catch-up's, or a firing's that jitter spread, whose job was switched off or deleted before its start.
 const reasonPaused = "missed_paused"
 
 // backlogOf takes catch-ups that have not started out of memory: they will not be sent. The caller ends
@@ -670,7 +686,7 @@ func (a *API) deleteJob(ctx context.Context, in *deleteJobInput) (*empty, error)
 		return nil, err
 	}
 	defer a.Ready.Hold(j.Bucket)()
-	ahead, late := a.ahead(j.ID, now), a.backlogOf(ready.DrainKey{Job: j.ID})
+	ahead, late := a.ahead(j.ID, now), a.unstarted(j.ID, now)
 	err = a.inBucket(ctx, j.Bucket, func(b *store.Bucket) error {
 		if err := b.Withdraw(batchesOf(ahead)); err != nil {
 			return err
@@ -722,7 +738,15 @@ func (a *API) preview(ctx context.Context, in *previewInput) (*body[previewView]
 	if count == 0 {
 		count = 10
 	}
-	fires, warnings, err := schedule.Preview(specs, from, count)
+	var jobID int64
+	if in.Body.JobID != "" {
+		j, err := a.jobOf(ctx, in.Body.JobID)
+		if err != nil {
+			return nil, err
+		}
+		jobID = j.ID
+	}
+	fires, warnings, err := schedule.Preview(jobID, specs, from, count)
 	if err != nil {
 		return nil, err
 	}
