@@ -34,6 +34,7 @@ func Preview(job int64, specs []Spec, from time.Time, count int) ([]Fire, []Trig
 	type source struct {
 		*Schedule
 		number int
+		before time.Time // from or the fire before
 		dueAt  time.Time
 		ok     bool
 	}
@@ -66,6 +67,7 @@ func Preview(job int64, specs []Spec, from time.Time, count int) ([]Fire, []Trig
 		for _, w := range s.Warnings(from) {
 			warnings = append(warnings, TriggerWarning{src.number, w})
 		}
+		src.before = from
 		src.dueAt, src.ok = s.Next(from)
 		alive = alive || src.ok
 		sources[i] = src
@@ -85,7 +87,8 @@ func Preview(job int64, specs []Spec, from time.Time, count int) ([]Fire, []Trig
 			break
 		}
 		src := &sources[first]
-		fires = append(fires, Fire{At: src.dueAt.In(src.zone.loc), Trigger: src.number, Note: both(src.note(src.dueAt), src.spread(job, src.spec.No, src.dueAt))})
+		fires = append(fires, Fire{At: src.dueAt.In(src.zone.loc), Trigger: src.number, Note: both(src.gap(src.before, src.dueAt), both(src.note(src.dueAt), src.spread(job, src.spec.No, src.dueAt)))})
+		src.before = src.dueAt
 		src.dueAt, src.ok = src.Next(src.dueAt)
 	}
 	return fires, warnings, nil

@@ -158,6 +158,14 @@ type Spec struct {
 
 	// Jitter spreads what is due at one instant over so much time: whole milliseconds, less than a day.
 	Jitter Duration `json:"jitter,omitempty"`
+
+	// Calendars name what is left out: a fire that any of them covers does not happen; a FixedDelay waits
+	// for the end of it.
+	Calendars []string `json:"calendars,omitempty"`
+	// Excluded are the calendars as they are in force, in the order of the names. They are kept with
+	// the spec, so that nothing has to be looked up when it is fired and it can be told later what was
+	// left out when.
+	Excluded []Calendar `json:"excluded,omitempty"`
 }
 
 // Schedule is a compiled Spec. It is immutable and safe for concurrent use.
@@ -175,6 +183,8 @@ type Schedule struct {
 	first   bool  // within an overlap only the first pass counts
 	second  bool  // within an overlap only the second pass counts
 	bounded bool  // Start or End is set
+
+	excluded []*exclusion
 }
 
 // Compile checks a spec and makes it ready for Next. It needs no clock: a spec that
@@ -222,6 +232,9 @@ func compile(spec Spec) (*Schedule, *message.Invalid) {
 	if refusal := refuseJitter(spec); refusal != nil {
 		return nil, refusal
 	}
+	if refusal := s.compileCalendars(); refusal != nil {
+		return nil, refusal
+	}
 	switch spec.Kind {
 	case Cron:
 		return s, s.compileCron()
@@ -267,6 +280,8 @@ func refuseForeign(spec Spec) *message.Invalid {
 		field, token = "anchor", spec.Anchor.Format(time.RFC3339)
 	case !spec.Kind.timed() && spec.Jitter != 0:
 		field, token = "jitter", spec.Jitter.String()
+	case (!spec.Kind.timed() || spec.Kind == Once) && len(spec.Calendars) > 0:
+		field, token = "calendars", spec.Calendars[0]
 	default:
 		return nil
 	}
