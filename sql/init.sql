@@ -410,6 +410,32 @@ INSERT INTO trigger_period (job_id, no, from_at, until_at, ns_id, bucket, versio
   SELECT t.job_id, t.no, GREATEST(t.effective_from, COALESCE(t.next_due_hint, t.effective_from) - 1), 0, t.ns_id, t.bucket, j.version, t.kind, t.spec
   FROM job_trigger t JOIN job_info j ON j.id = t.job_id WHERE t.enabled = 1 AND t.kind IN ('cron', 'fixedRate');
 
+-- 0006_calendar.sql
+
+-- when nothing fires: dates, weekdays, hours that triggers leave out
+CREATE TABLE calendar (
+  ns_id BIGINT NOT NULL,
+  name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  definition MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  version BIGINT NOT NULL,
+  updated_at BIGINT NOT NULL,
+  updated_by VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  PRIMARY KEY (ns_id, name)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+
+-- which jobs have a trigger that names a calendar
+CREATE TABLE calendar_use (
+  ns_id BIGINT NOT NULL,
+  calendar VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  job_id BIGINT NOT NULL,
+  PRIMARY KEY (ns_id, calendar, job_id),
+  KEY ix_calendar_use_job (job_id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+
+-- a trigger carries its calendars, which may be more than 64 KiB
+ALTER TABLE job_trigger MODIFY spec MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL;
+ALTER TABLE trigger_period MODIFY spec MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL;
+
 -- what goose, the migrator, knows: every file above was applied
 CREATE TABLE goose_db_version (
   id bigint(20) unsigned NOT NULL AUTO_INCREMENT,
@@ -418,4 +444,4 @@ CREATE TABLE goose_db_version (
   tstamp datetime NULL default CURRENT_TIMESTAMP,
   PRIMARY KEY(id)
 );
-INSERT INTO goose_db_version (version_id, is_applied) VALUES (0, 1), (1, 1), (4, 1);
+INSERT INTO goose_db_version (version_id, is_applied) VALUES (0, 1), (1, 1), (4, 1), (6, 1);

@@ -36,6 +36,8 @@ const (
 	JobPause        Permission = "job.pause" // and resume
 	JobImport       Permission = "job.import"
 	JobExport       Permission = "job.export"
+	CalendarRead    Permission = "calendar.read"
+	CalendarWrite   Permission = "calendar.write" // changes every job that uses it
 	BatchRead       Permission = "batch.read"
 	BatchCancel     Permission = "batch.cancel"
 	BatchRetry      Permission = "batch.retry"
@@ -65,6 +67,7 @@ var all = []Permission{ //nolint:gochecknoglobals // constant
 	AppKeyRead, AppKeyCreate, AppKeyRotate, AppKeyDelete,
 	ExecutorRead, ExecutorPause,
 	JobRead, JobCreate, JobUpdate, JobDelete, JobRun, JobPause, JobImport, JobExport,
+	CalendarRead, CalendarWrite,
 	BatchRead, BatchCancel, BatchRetry,
 	LogRead,
 	AlertRead, AlertUpdate,
@@ -129,12 +132,12 @@ type role struct {
 }
 
 func roles() []role {
-	view := []Permission{NamespaceRead, MemberRead, AppRead, ExecutorRead, JobRead, BatchRead, AlertRead, QuotaRead, EgressRead}
+	view := []Permission{NamespaceRead, MemberRead, AppRead, ExecutorRead, JobRead, CalendarRead, BatchRead, AlertRead, QuotaRead, EgressRead}
 	readOnly := slices.Concat(view, []Permission{LogRead})
 	operator := slices.Concat(readOnly, []Permission{JobRun, JobPause, BatchCancel, BatchRetry, ExecutorPause, AlertUpdate})
 	// Who defines jobs may stop them and their batches; draining executors and acknowledging
 	// alerts are an operator's.
-	developer := slices.Concat(readOnly, []Permission{JobCreate, JobUpdate, JobDelete, JobImport, JobExport, JobRun, JobPause, BatchCancel, BatchRetry})
+	developer := slices.Concat(readOnly, []Permission{JobCreate, JobUpdate, JobDelete, JobImport, JobExport, CalendarWrite, JobRun, JobPause, BatchCancel, BatchRetry})
 	auditor := slices.Concat(view, []Permission{AuditRead, AuditExport})
 	admin := slices.Concat(operator, developer, auditor, []Permission{
 		NamespaceUpdate, MemberCreate, MemberUpdate, MemberDelete, AppCreate, AppDelete,

@@ -312,6 +312,76 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/namespaces/{namespace}/calendars": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Calendars of a namespace */
+        get: operations["listCalendars"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/calendars/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One calendar */
+        get: operations["getCalendar"];
+        /** Make or replace a calendar; the jobs that use it follow at once */
+        put: operations["putCalendar"];
+        post?: never;
+        /** Delete a calendar that no job uses */
+        delete: operations["deleteCalendar"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/calendars/{name}/days": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The days of a year that a calendar leaves out */
+        get: operations["calendarDays"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/calendars/{name}/import": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Add the events of an iCalendar text to a calendar */
+        post: operations["importCalendar"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/namespaces/{namespace}/egress": {
         parameters: {
             query?: never;
@@ -755,6 +825,30 @@ export interface components {
              */
             triggerNo: number;
         };
+        CalendarView: {
+            /** @description whole days: 2026-10-01, or 10-01 for each year */
+            dates?: string[];
+            /**
+             * Format: int64
+             * @description how many use it
+             */
+            jobs: number;
+            name: string;
+            /** @description stretches of time, whatever the zone */
+            periods?: components["schemas"]["PeriodBody"][];
+            /** @description days in a row, both ends included */
+            ranges?: components["schemas"]["DateRange"][];
+            /** @description hours of each day, the end not included; 22:00 to 06:00 goes over midnight */
+            times?: components["schemas"]["TimeRange"][];
+            updatedAt: string;
+            updatedBy: string;
+            /** Format: int64 */
+            version: number;
+            /** @description SUN to SAT */
+            weekdays?: string[];
+            /** @description whose days and hours are meant; empty = the zone of each trigger */
+            zone?: string;
+        };
         ConcurrencyBody: {
             /**
              * Format: int64
@@ -789,6 +883,16 @@ export interface components {
             online: number;
             /** Format: int64 */
             total: number;
+        };
+        DateRange: {
+            from: string;
+            to: string;
+        };
+        DaysView: {
+            /** @description days that are left out as a whole */
+            days: string[];
+            /** Format: int64 */
+            year: number;
         };
         DiffView: {
             from?: unknown;
@@ -825,7 +929,7 @@ export interface components {
             id: string;
             jobId: string;
             jobName: string;
-            /** @description a retry waits until then */
+            /** @description a retry, a catch-up or what jitter spreads waits until then */
             notBefore: string;
             /** Format: int64 */
             outputBytes: number;
@@ -890,6 +994,15 @@ export interface components {
         HandlerView: {
             kind: string;
             name: string;
+        };
+        ImportCalendarInputBody: {
+            /** @description an iCalendar text of at most 1 MiB: all-day and timed events, and all-day events of each year */
+            ics: string;
+            /**
+             * Format: int64
+             * @description the version that was read; 0 = whatever it is
+             */
+            version?: number;
         };
         Invalid: {
             code: string;
@@ -959,6 +1072,11 @@ export interface components {
         };
         ListBatchView: {
             items: components["schemas"]["BatchView"][];
+            /** @description empty on the last page */
+            nextCursor: string;
+        };
+        ListCalendarView: {
+            items: components["schemas"]["CalendarView"][];
             /** @description empty on the last page */
             nextCursor: string;
         };
@@ -1072,6 +1190,12 @@ export interface components {
             nextOffset: number;
             text: string;
         };
+        PeriodBody: {
+            /** @description an instant, RFC 3339 */
+            from: string;
+            /** @description not included */
+            to: string;
+        };
         PreviewInputBody: {
             /**
              * Format: int64
@@ -1080,6 +1204,8 @@ export interface components {
             count?: number;
             /** @description RFC 3339; default now */
             from?: string;
+            /** @description the job that the triggers are of: the starts that jitter gives them are then told to the instant */
+            jobId?: string;
             triggers: components["schemas"]["TriggerBody"][];
         };
         PreviewView: {
@@ -1099,6 +1225,25 @@ export interface components {
             status: number;
             title: string;
             type: string;
+        };
+        PutCalendarInputBody: {
+            /** @description whole days: 2026-10-01, or 10-01 for each year */
+            dates?: string[];
+            /** @description stretches of time, whatever the zone */
+            periods?: components["schemas"]["PeriodBody"][];
+            /** @description days in a row, both ends included */
+            ranges?: components["schemas"]["DateRange"][];
+            /** @description hours of each day, the end not included; 22:00 to 06:00 goes over midnight */
+            times?: components["schemas"]["TimeRange"][];
+            /**
+             * Format: int64
+             * @description the version that was read; 0 makes a new calendar
+             */
+            version?: number;
+            /** @description SUN to SAT */
+            weekdays?: string[];
+            /** @description whose days and hours are meant; empty = the zone of each trigger */
+            zone?: string;
         };
         ReasonView: {
             code: string;
@@ -1193,6 +1338,10 @@ export interface components {
             en: string;
             zh: string;
         };
+        TimeRange: {
+            from: string;
+            to: string;
+        };
         TokenView: {
             /** @description send it as Authorization: Bearer */
             accessToken: string;
@@ -1208,6 +1357,8 @@ export interface components {
             anchor?: string;
             /** @description the only firing of once, with its offset */
             at?: string;
+            /** @description names of calendars; what any of them covers is left out */
+            calendars?: string[];
             /** @description once (default), skip, both or quartz */
             clockChange?: string;
             /** @description quartz (default), unix or descriptor */
@@ -1217,6 +1368,8 @@ export interface components {
             /** @description such as 5s */
             every?: string;
             expr?: string;
+            /** @description spreads the starts over so much time behind the due time; 0s (default) to less than 24h */
+            jitter?: string;
             /** @description cron, fixedRate, fixedDelay or once */
             kind: string;
             /**
@@ -2616,6 +2769,482 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["BatchView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listCalendars: {
+        parameters: {
+            query?: {
+                /** @description nextCursor of the page before */
+                cursor?: string;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListCalendarView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getCalendar: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CalendarView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    putCalendar: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PutCalendarInputBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CalendarView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    deleteCalendar: {
+        parameters: {
+            query?: {
+                /** @description the version that was read; 0 = whatever it is */
+                version?: number;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    calendarDays: {
+        parameters: {
+            query: {
+                year: number;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DaysView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    importCalendar: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImportCalendarInputBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CalendarView"];
                 };
             };
             /** @description Unauthorized */
