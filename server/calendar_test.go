@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"sync"
 	"testing"
@@ -102,9 +103,7 @@ func TestAnEditOfACalendarReachesItsJobs(t *testing.T) {
 		c := put(t, ns, "pauses", map[string]any{})
 		heeds := func(more map[string]any) []map[string]any {
 			t := map[string]any{"kind": "fixedRate", "every": "500ms", "calendars": []string{"pauses"}}
-			for k, v := range more {
-				t[k] = v
-			}
+			maps.Copy(t, more)
 			return []map[string]any{t}
 		}
 		job := ns.Job(axtest.Def{"name": "beat", "triggers": heeds(nil), "concurrency": policy("allow", 0)})

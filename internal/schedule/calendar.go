@@ -315,13 +315,13 @@ func (x *exclusion) until(ms int64) int64 {
 	offset := x.zone.offsets[i]
 	wall := second + offset
 	day := floorDiv(wall, secondsPerDay)
-	end := int64(never)
+	var end int64
 	if x.dayOut(day) {
-		if open := x.openDay(day + 1); open != never {
-			end = open*secondsPerDay - offset
-		} else {
+		open := x.openDay(day + 1)
+		if open == never {
 			return never
 		}
+		end = open*secondsPerDay - offset
 	} else if w, ok := find(x.times, wall-day*secondsPerDay); ok && wall-day*secondsPerDay < w.to {
 		end = day*secondsPerDay + w.to - offset
 	} else {

@@ -122,7 +122,7 @@ func TestCalendarsAgainstAPlainWalk(t *testing.T) {
 		require.NoError(t, err)
 		got, want := start, start
 		for range 60 {
-			ok := true
+			var ok bool
 			for n := 0; ; n++ {
 				want, ok = plain.Next(want)
 				require.True(t, ok)
