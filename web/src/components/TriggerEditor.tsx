@@ -20,8 +20,18 @@ const clockChanges = ['once', 'skip', 'both', 'quartz'] as const
 
 // shownFields are the fields of a trigger that have a place in the form.
 export function shownFields(kind: Trigger['kind']): string[] {
-  if (kind === 'cron') return ['kind', 'dialect', 'expr', 'zone', 'clockChange']
-  return ['kind', ...textFields(kind)]
+  const own = kind === 'cron' ? ['dialect', 'expr', 'zone', 'clockChange'] : textFields(kind)
+  return ['kind', ...own, ...limitFields(kind), ...(mayLeaveOut(kind) ? ['calendars'] : [])]
+}
+
+// limitFields are the rows, none of which has to be filled, that say between when and how exactly.
+function limitFields(kind: Trigger['kind']): ('start' | 'end' | 'jitter')[] {
+  if (kind === 'once') return ['jitter']
+  return kinds.some((one) => one === kind) ? ['start', 'end', 'jitter'] : []
+}
+
+function mayLeaveOut(kind: Trigger['kind']): boolean {
+  return kind !== 'once' && kinds.some((one) => one === kind)
 }
 
 // textFields are the rows of a kind that are plain text: an interval, or instants.
@@ -30,8 +40,7 @@ function textFields(kind: Trigger['kind']): ('every' | 'at')[] {
   return kind === 'fixedRate' || kind === 'fixedDelay' ? ['every'] : []
 }
 
-// otherFields are those that the form keeps as they are: the bounds and the anchor of a
-// schedule, and whatever a newer server may know.
+// otherFields are those that the form keeps as they are: the anchor of a schedule, and whatever a newer server may know.
 export function otherFields(trigger: Trigger): [string, string][] {
   const own = new Set([...shownFields(trigger.kind), 'no', 'zone'])
   return Object.entries(trigger)
@@ -42,8 +51,11 @@ export function otherFields(trigger: Trigger): [string, string][] {
 // ofKind turns a trigger into one of another kind. Its number stays, for it is part of
 // the identity of what the trigger opened; so does what both kinds have.
 export function ofKind(trigger: Trigger, kind: Trigger['kind']): Trigger {
-  const { no, zone, start, end } = trigger
-  const bounds = kind === 'once' ? {} : { ...(start && { start }), ...(end && { end }) }
+  const { no, zone, start, end, jitter, calendars } = trigger
+  const bounds = {
+    ...(jitter && { jitter }),
+    ...(kind !== 'once' && { ...(start && { start }), ...(end && { end }), ...(calendars && { calendars }) }),
+  }
   return { ...newTrigger(kind), ...(no !== undefined && { no }), ...(zone && { zone }), ...bounds }
 }
 
@@ -64,12 +76,21 @@ export function useRefusalsAt(errors: Invalid[]): (field: string) => Refusal[] {
       .map((one) => ({ text: text(one.message), token: one.token, suggestion: one.suggestion }))
 }
 
+// set writes one field; an empty one is not there at all.
+function set(trigger: Trigger, name: 'start' | 'end' | 'jitter' | 'calendars', value: string | string[]): Trigger {
+  const rest = Object.fromEntries(Object.entries(trigger).filter(([field]) => field !== name)) as Trigger
+  return value.length > 0 ? { ...rest, [name]: value } : rest
+}
+
 export function TriggerEditor({
   triggers,
+  calendars = [],
   errors,
   onChange,
 }: {
   triggers: Trigger[]
+  // calendars are the names of those that the namespace has.
+  calendars?: string[]
   errors: Invalid[]
   onChange: (triggers: Trigger[]) => void
 }) {
@@ -99,6 +120,7 @@ export function TriggerEditor({
           </div>
           <OneTrigger
             trigger={trigger}
+            calendars={calendars}
             path={`triggers[${index}]`}
             errors={errors}
             onChange={(next) => change(index, next)}
@@ -114,11 +136,13 @@ export function TriggerEditor({
 
 function OneTrigger({
   trigger,
+  calendars,
   path,
   errors,
   onChange,
 }: {
   trigger: Trigger
+  calendars: string[]
   path: string
   errors: Invalid[]
   onChange: (trigger: Trigger) => void
@@ -185,8 +209,84 @@ function OneTrigger({
         ))}
       </div>
       {trigger.kind === 'cron' && <CronField trigger={trigger} path={path} errors={errors} onChange={onChange} />}
+      <div className="fields">
+        {limitFields(trigger.kind).map((name) => (
+          <Field
+            key={name}
+            label={t(`form.${name}`)}
+            help={t(`form.${name}Help`)}
+            refusals={at(`${path}.${name}`)}
+            onSuggestion={(value) => onChange(set(trigger, name, value))}
+          >
+            {(field) => (
+              <Input
+                {...field}
+                className="code"
+                value={trigger[name] ?? ''}
+                onChange={(event) => onChange(set(trigger, name, event.target.value))}
+              />
+            )}
+          </Field>
+        ))}
+      </div>
+      {mayLeaveOut(trigger.kind) && (
+        <CalendarChoice trigger={trigger} calendars={calendars} path={path} errors={errors} onChange={onChange} />
+      )}
       <Others trigger={trigger} path={path} errors={errors} onChange={onChange} />
     </>
+  )
+}
+
+// CalendarChoice lists the calendars of the namespace, and those that the trigger names although there is none.
+function CalendarChoice({
+  trigger,
+  calendars,
+  path,
+  errors,
+  onChange,
+}: {
+  trigger: Trigger
+  calendars: string[]
+  path: string
+  errors: Invalid[]
+  onChange: (trigger: Trigger) => void
+}) {
+  const t = useT()
+  const text = useText()
+  const named = trigger.calendars ?? []
+  const all = [...new Set([...calendars, ...named])]
+  if (all.length === 0) return null
+  return (
+    <fieldset className="choice" style={{ border: 0, padding: 0, margin: '0 0 12px' }}>
+      <legend>{t('form.calendars')}</legend>
+      <div className="chips">
+        {all.map((name) => (
+          <label key={name}>
+            <input
+              type="checkbox"
+              checked={named.includes(name)}
+              onChange={(event) =>
+                onChange(
+                  set(
+                    trigger,
+                    'calendars',
+                    event.target.checked ? [...named, name] : named.filter((one) => one !== name),
+                  ),
+                )
+              }
+            />{' '}
+            {name}
+          </label>
+        ))}
+      </div>
+      {errors
+        .filter((one) => one.field?.startsWith(`${path}.calendars`))
+        .map((one) => (
+          <p className="refusal" role="alert" key={one.field}>
+            {text(one.message)}
+          </p>
+        ))}
+    </fieldset>
   )
 }
 

@@ -21,11 +21,12 @@ const newer = { no: 7, kind: 'sunrise', place: { latitude: 31 } } as Trigger
 
 let last: Trigger[] = []
 
-function Form({ start }: { start: Trigger[] }) {
+function Form({ start, calendars }: { start: Trigger[]; calendars?: string[] }) {
   const [triggers, setTriggers] = useState(start)
   return (
     <TriggerEditor
       triggers={triggers}
+      calendars={calendars ?? []}
       errors={[]}
       onChange={(next) => {
         last = next
@@ -46,7 +47,7 @@ test('what the form does not know stays as it is while the rest is edited', asyn
   expect(screen.getByText('place = {"latitude":31}')).toBeInTheDocument()
   expect(screen.getAllByLabelText('Kind')[2]).toHaveValue('sunrise')
 
-  await userEvent.click(screen.getByRole('button', { name: 'Remove end' }))
+  await userEvent.clear(screen.getAllByLabelText('End')[0] as HTMLElement)
   const { end: _, ...open } = bounded
   expect(last[0]).toEqual({ ...open, expr: '0 0 9 * * ?' })
 })
@@ -60,7 +61,8 @@ test('another kind keeps the number, the zone and the bounds that it has too', (
     start: bounded.start,
     end: bounded.end,
   })
-  expect(otherFields(ofKind(bounded, 'fixedDelay')).map(([field]) => field)).toEqual(['start', 'end'])
+  expect(otherFields(ofKind(bounded, 'fixedDelay'))).toEqual([])
+  expect(ofKind(bounded, 'fixedDelay').start).toBe(bounded.start)
   expect(ofKind(bounded, 'once')).toEqual({ no: 1, kind: 'once', at: '', zone: 'Asia/Shanghai' })
 })
 
@@ -72,4 +74,16 @@ test('a trigger of kind once has its time in the form', async () => {
   await userEvent.type(at, '2027-01-01T00:00:00Z')
   expect(last).toEqual([{ no: 1, kind: 'once', at: '2027-01-01T00:00:00Z' }])
   expect(screen.queryByLabelText('Every')).not.toBeInTheDocument()
+})
+
+test('jitter and calendars are written and taken away again', async () => {
+  await inLanguage('en')
+  await renderPage(<Form start={[{ ...bounded, calendars: ['gone'] }]} calendars={['holidays']} />)
+  await userEvent.type(await screen.findByLabelText('Jitter'), '5m')
+  await userEvent.click(screen.getByRole('checkbox', { name: 'holidays' }))
+  expect(last).toEqual([{ ...bounded, jitter: '5m', calendars: ['gone', 'holidays'] }])
+  await userEvent.click(screen.getByRole('checkbox', { name: 'gone' }))
+  await userEvent.click(screen.getByRole('checkbox', { name: 'holidays' }))
+  await userEvent.clear(screen.getByLabelText('Jitter'))
+  expect(last).toEqual([bounded])
 })
