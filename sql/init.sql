@@ -436,6 +436,32 @@ ALTER TABLE execution_batch ADD COLUMN business_key VARCHAR(255) CHARACTER SET u
 -- how long a key is kept beyond the end of its batch
 ALTER TABLE dedupe_key ADD COLUMN window_ms BIGINT NOT NULL DEFAULT 0;
 
+-- 0006_calendar.sql
+
+-- when nothing fires: dates, weekdays, hours that triggers leave out
+CREATE TABLE calendar (
+  ns_id BIGINT NOT NULL,
+  name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  definition MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  version BIGINT NOT NULL,
+  updated_at BIGINT NOT NULL,
+  updated_by VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  PRIMARY KEY (ns_id, name)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+
+-- which jobs have a trigger that names a calendar
+CREATE TABLE calendar_use (
+  ns_id BIGINT NOT NULL,
+  calendar VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  job_id BIGINT NOT NULL,
+  PRIMARY KEY (ns_id, calendar, job_id),
+  KEY ix_calendar_use_job (job_id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+
+-- a trigger carries its calendars, which may be more than 64 KiB
+ALTER TABLE job_trigger MODIFY spec MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL;
+ALTER TABLE trigger_period MODIFY spec MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL;
+
 -- 0008_token.sql
 
 -- tokens of programs, for one namespace and a few things there; kept as a hash
@@ -462,4 +488,4 @@ CREATE TABLE goose_db_version (
   tstamp datetime NULL default CURRENT_TIMESTAMP,
   PRIMARY KEY(id)
 );
-INSERT INTO goose_db_version (version_id, is_applied) VALUES (0, 1), (1, 1), (4, 1), (5, 1), (8, 1);
+INSERT INTO goose_db_version (version_id, is_applied) VALUES (0, 1), (1, 1), (4, 1), (5, 1), (6, 1), (8, 1);

@@ -21,17 +21,18 @@ const module = "github.com/ax-scheduler/ax/"
 // deciding where it sits. Edges are listed one by one, those between engines above all.
 var mayImport = map[string]string{
 	// Tier 0 decides. It knows nothing of clocks, networks or tables.
-	"internal/message":  "",
-	"internal/schedule": "internal/message",
-	"internal/filter":   "internal/message",
-	"internal/job":      "internal/filter internal/message internal/schedule",
-	"internal/batch":    "",
-	"internal/routing":  "",
-	"internal/quota":    "",
-	"internal/wheel":    "",
-	"internal/audit":    "",
-	"internal/protocol": "",
-	"internal/seal":     "",
+	"internal/message":   "",
+	"internal/schedule":  "internal/message",
+	"internal/icalendar": "internal/message internal/schedule",
+	"internal/filter":    "internal/message",
+	"internal/job":       "internal/filter internal/message internal/schedule",
+	"internal/batch":     "",
+	"internal/routing":   "",
+	"internal/quota":     "",
+	"internal/wheel":     "",
+	"internal/audit":     "",
+	"internal/protocol":  "",
+	"internal/seal":      "",
 
 	// Tier 1 makes decisions durable, tells the time, counts.
 	"sql/migrate":     "",
@@ -59,7 +60,7 @@ var mayImport = map[string]string{
 	// Tier 3 speaks HTTP.
 	"server/httpx":       "internal/auth internal/batch internal/job internal/message internal/outcome internal/store internal/trigger",
 	"server/executorapi": "internal/appkey internal/batch internal/clock internal/metric internal/outcome internal/protocol internal/registry internal/store",
-	"server/api": "internal/appkey internal/audit internal/auth internal/batch internal/clock internal/cluster internal/egress internal/filter internal/job internal/message " +
+	"server/api": "internal/appkey internal/audit internal/auth internal/batch internal/clock internal/cluster internal/egress internal/filter internal/icalendar internal/job internal/message " +
 		"internal/metric internal/outcome internal/protocol internal/ready internal/registry internal/routing internal/schedule internal/store internal/trigger server/httpx",
 
 	// Tier 4 wires it all.

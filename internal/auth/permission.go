@@ -40,6 +40,8 @@ const (
 	TokenDelete     Permission = "token.delete"
 	JobImport       Permission = "job.import"
 	JobExport       Permission = "job.export"
+	CalendarRead    Permission = "calendar.read"
+	CalendarWrite   Permission = "calendar.write" // changes every job that uses it
 	BatchRead       Permission = "batch.read"
 	BatchCancel     Permission = "batch.cancel"
 	BatchRetry      Permission = "batch.retry"
@@ -71,6 +73,7 @@ var all = []Permission{ //nolint:gochecknoglobals // constant
 	JobRead, JobCreate, JobUpdate, JobDelete, JobRun, JobPause, JobImport, JobExport,
 	EventCreate,
 	TokenRead, TokenCreate, TokenDelete,
+	CalendarRead, CalendarWrite,
 	BatchRead, BatchCancel, BatchRetry,
 	LogRead,
 	AlertRead, AlertUpdate,
@@ -135,12 +138,12 @@ type role struct {
 }
 
 func roles() []role {
-	view := []Permission{NamespaceRead, MemberRead, AppRead, ExecutorRead, JobRead, BatchRead, AlertRead, QuotaRead, EgressRead}
+	view := []Permission{NamespaceRead, MemberRead, AppRead, ExecutorRead, JobRead, CalendarRead, BatchRead, AlertRead, QuotaRead, EgressRead}
 	readOnly := slices.Concat(view, []Permission{LogRead})
 	operator := slices.Concat(readOnly, []Permission{JobRun, EventCreate, JobPause, BatchCancel, BatchRetry, ExecutorPause, AlertUpdate})
 	// Who defines jobs may stop them and their batches; draining executors and acknowledging
 	// alerts are an operator's.
-	developer := slices.Concat(readOnly, []Permission{JobCreate, JobUpdate, JobDelete, JobImport, JobExport, JobRun, EventCreate, JobPause, BatchCancel, BatchRetry})
+	developer := slices.Concat(readOnly, []Permission{JobCreate, JobUpdate, JobDelete, JobImport, JobExport, CalendarWrite, JobRun, EventCreate, JobPause, BatchCancel, BatchRetry})
 	auditor := slices.Concat(view, []Permission{AuditRead, AuditExport})
 	admin := slices.Concat(operator, developer, auditor, []Permission{
 		NamespaceUpdate, MemberCreate, MemberUpdate, MemberDelete, AppCreate, AppDelete,

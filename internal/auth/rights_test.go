@@ -223,7 +223,7 @@ func TestDutiesAreApart_TRBAC(t *testing.T) {
 		require.True(t, p.Known())
 		require.NotEqual(t, "secret.read", string(p))
 		require.False(t, object == "audit" && p.Mutates(), "nobody writes the audit trail")
-		require.Contains(t, strings.Fields("read list create update delete run cancel retry pause rotate export import"), action)
+		require.Contains(t, strings.Fields("read list create update delete write run cancel retry pause rotate export import"), action)
 	}
 	require.False(t, Permission("job.destroy").Known())
 }

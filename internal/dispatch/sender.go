@@ -301,7 +301,7 @@ func (d *Dispatch) answered(ctx context.Context, part []delivery, answers []prot
 			r.Event, r.SentAt = batch.RunAccept, sentAt
 			d.metrics.Triggers.WithLabelValues(b.Def.App).Inc()
 			if p.e.Attempt == 1 {
-				d.metrics.Lateness.WithLabelValues(b.Kind).Observe(float64(max(sentAt-b.DueAt, 0)) / 1000)
+				d.metrics.Lateness.WithLabelValues(b.Kind).Observe(float64(max(sentAt-b.StartAt(), 0)) / 1000)
 			}
 			if d.log.Enabled(ctx, slog.LevelInfo) {
 				d.log.InfoContext(ctx, d.origin+" task="+strconv.FormatInt(b.JobID, 10)+" instance="+b.ID+" dispatch to worker="+p.worker.Address, //nolint:sloglint // P25 fixes this line's form

@@ -430,6 +430,9 @@ func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
 			}
 			if row.Status == batch.RunScheduled {
 				e := &ready.Execution{Batch: b, ID: row.ID, Shard: row.Shard, Attempt: row.Attempt, Moves: row.Moves, NotBefore: row.NotBefore}
+				if row.Attempt == 1 && row.Moves == 0 && b.TriggerNo > 0 && !b.CatchUp {
+					b.Spread = max(row.NotBefore-b.DueAt, 0)
+				}
 				if row.WorkerID != 0 {
 					// From its time on the former owner may have sent it.
 					e.Bound = &ready.Bound{WorkerID: row.WorkerID, Address: row.WorkerAddress, StartID: row.WorkerStartID, Sent: row.NotBefore <= clock.Millis(o.clock)+clockSkew}

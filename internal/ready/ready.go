@@ -45,6 +45,8 @@ type Batch struct {
 	Total    int
 	// Turn is the job's count of firings, from which round robin starts.
 	Turn uint64
+	// Spread is how far behind DueAt the job's jitter lets it start, in milliseconds.
+	Spread int64
 	// CatchUp says that it was missed and that its job's misfire policy lets it run all the same.
 	CatchUp bool
 	// Admitted is set once the job's concurrency policy let it in.
@@ -64,6 +66,9 @@ func (r *Ready) Ahead() int {
 	defer r.mu.Unlock()
 	return len(r.slots) - len(r.free)
 }
+
+// StartAt is when it should start: it is late from there on.
+func (b *Batch) StartAt() int64 { return b.DueAt + b.Spread }
 
 // Execution is one attempt that waits.
 type Execution struct {
@@ -388,7 +393,7 @@ func (r *Ready) enqueue(g group, now int64) {
 		if e.ReadyAt == 0 {
 			e.ReadyAt = now
 		}
-		submit := e.Batch.DueAt
+		submit := e.Batch.StartAt()
 		if l.late {
 			submit = e.NotBefore // the order that the policy chose, not that of what is oldest
 		}

@@ -113,7 +113,7 @@ func TestCronCases(t *testing.T) {
 				got := nextTimes(s, c.from, 3)
 				require.Equal(t, want, got, "%s in %s under %s", c.expr, c.zone, policy)
 
-				fires, _, err := Preview([]Spec{{Expr: c.expr, Dialect: c.dialect, Zone: c.zone, ClockChange: policy}}, c.from, 3)
+				fires, _, err := Preview(0, []Spec{{Expr: c.expr, Dialect: c.dialect, Zone: c.zone, ClockChange: policy}}, c.from, 3)
 				require.NoError(t, err)
 				require.Len(t, fires, len(want))
 				for i := range want {

@@ -34,6 +34,14 @@ const (
 	codeIntervalInvalid   = "interval_invalid"
 	codeIntervalRange     = "interval_out_of_range"
 	codeWindow            = "end_before_start"
+	codeJitterRange       = "jitter_out_of_range"
+	codeCalendarUnknown   = "unknown_calendar"
+	codeCalendarDate      = "bad_calendar_date"
+	codeCalendarRange     = "bad_calendar_range"
+	codeCalendarWeekday   = "bad_calendar_weekday"
+	codeCalendarTime      = "bad_calendar_time"
+	codeCalendarSize      = "calendar_too_large"
+	codeAllLeftOut        = "all_left_out"
 	codeZoneUnknown       = "unknown_zone"
 	codeZoneAmbiguous     = "ambiguous_zone"
 	codeZoneSpelling      = "zone_spelling"
@@ -52,6 +60,7 @@ const (
 	warnWeekdayNumbers = "weekday_numbers"
 	warnStarDays       = "both_days_with_star"
 	warnClockChange    = "clock_change"
+	warnJitterCapped   = "jitter_capped"
 	warnOver           = "over"
 )
 

@@ -19,6 +19,25 @@ const (
 // when there is none any more, and always for kinds that no clock fires (FixedDelay:
 // its due time is known when a run ends). It neither blocks nor allocates.
 func (s *Schedule) Next(after time.Time) (dueAt time.Time, ok bool) {
+	dueAt, ok = s.planned(after)
+	if len(s.excluded) == 0 {
+		return dueAt, ok
+	}
+	for n := 0; ok && n < maxLeftOut; n++ {
+		until, _ := s.leftOut(dueAt)
+		if until == 0 {
+			return dueAt, true
+		}
+		if until == never {
+			break
+		}
+		dueAt, ok = s.planned(time.UnixMilli(until).Add(-1))
+	}
+	return time.Time{}, false
+}
+
+// planned is Next without calendars.
+func (s *Schedule) planned(after time.Time) (dueAt time.Time, ok bool) {
 	if s.bounded && s.spec.Start != nil && after.Before(*s.spec.Start) {
 		after = s.spec.Start.Add(-1)
 	}
@@ -59,7 +78,8 @@ func (s *Schedule) AfterRun(end time.Time) (dueAt time.Time, ok bool) {
 			dueAt = start
 		}
 	}
-	return dueAt.UTC(), s.spec.End == nil || !dueAt.After(*s.spec.End)
+	dueAt, ok = s.moved(dueAt)
+	return dueAt.UTC(), ok && (s.spec.End == nil || !dueAt.After(*s.spec.End))
 }
 
 // nextGrid returns the first point of the grid after an instant, in milliseconds.
@@ -153,6 +173,9 @@ func (s *Schedule) Over(now time.Time) *message.Invalid {
 	}
 	if _, ok := s.Next(now); ok {
 		return nil
+	}
+	if refusal := s.excludesAll(now); refusal != nil {
+		return refusal
 	}
 	field, token := "expr", s.spec.Expr
 	switch {

@@ -24,13 +24,17 @@ type TriggerWarning struct {
 // what is due at one instant comes in the order of the triggers. A trigger @every
 // without an anchor or a start counts from from. The list is shorter when the fires end.
 //
+// job is the job that the triggers are of, 0 when there is none yet: what jitter makes of a fire is told
+// to the instant for a trigger that has a job and a number.
+//
 // The error is the first refusal, a *message.Invalid whose Field starts with
 // "triggers[i]."; when nothing fires after from at all, it is that of Over. A trigger
 // that is over beside others that are not is a warning.
-func Preview(specs []Spec, from time.Time, count int) ([]Fire, []TriggerWarning, error) {
+func Preview(job int64, specs []Spec, from time.Time, count int) ([]Fire, []TriggerWarning, error) {
 	type source struct {
 		*Schedule
 		number int
+		before time.Time // from or the fire before
 		dueAt  time.Time
 		ok     bool
 	}
@@ -63,6 +67,7 @@ func Preview(specs []Spec, from time.Time, count int) ([]Fire, []TriggerWarning,
 		for _, w := range s.Warnings(from) {
 			warnings = append(warnings, TriggerWarning{src.number, w})
 		}
+		src.before = from
 		src.dueAt, src.ok = s.Next(from)
 		alive = alive || src.ok
 		sources[i] = src
@@ -82,10 +87,22 @@ func Preview(specs []Spec, from time.Time, count int) ([]Fire, []TriggerWarning,
 			break
 		}
 		src := &sources[first]
-		fires = append(fires, Fire{At: src.dueAt.In(src.zone.loc), Trigger: src.number, Note: src.note(src.dueAt)})
+		fires = append(fires, Fire{At: src.dueAt.In(src.zone.loc), Trigger: src.number, Note: both(src.gap(src.before, src.dueAt), both(src.note(src.dueAt), src.spread(job, src.spec.No, src.dueAt)))})
+		src.before = src.dueAt
 		src.dueAt, src.ok = src.Next(src.dueAt)
 	}
 	return fires, warnings, nil
+}
+
+// both joins two notes, of which each may be nil.
+func both(a, b *message.Text) *message.Text {
+	if a == nil {
+		return b
+	}
+	if b == nil {
+		return a
+	}
+	return &message.Text{EN: a.EN + "; " + b.EN, ZH: a.ZH + "；" + b.ZH}
 }
 
 // note tells what a clock change has to do with a fire, or is nil.

@@ -32,6 +32,9 @@ const (
 	API        Kind = "api"        // a program
 )
 
+// timed tells whether a clock fires the kind.
+func (k Kind) timed() bool { return k == Cron || k == FixedRate || k == FixedDelay || k == Once }
+
 // The dialects of an expression.
 const (
 	Quartz     = "quartz"     // 6 or 7 fields from the second; weekday 1 is Sunday; the default
@@ -157,6 +160,17 @@ type Spec struct {
 	// Filter is a condition on the event, of Event only; empty lets each pass. It is not looked at
 	// here: package filter knows what it says.
 	Filter string `json:"filter,omitempty"`
+
+	// Jitter spreads what is due at one instant over so much time: whole milliseconds, less than a day.
+	Jitter Duration `json:"jitter,omitempty"`
+
+	// Calendars name what is left out: a fire that any of them covers does not happen; a FixedDelay waits
+	// for the end of it.
+	Calendars []string `json:"calendars,omitempty"`
+	// Excluded are the calendars as they are in force, in the order of the names. They are kept with
+	// the spec, so that nothing has to be looked up when it is fired and it can be told later what was
+	// left out when.
+	Excluded []Calendar `json:"excluded,omitempty"`
 }
 
 // Schedule is a compiled Spec. It is immutable and safe for concurrent use.
@@ -174,6 +188,8 @@ type Schedule struct {
 	first   bool  // within an overlap only the first pass counts
 	second  bool  // within an overlap only the second pass counts
 	bounded bool  // Start or End is set
+
+	excluded []*exclusion
 }
 
 // Compile checks a spec and makes it ready for Next. It needs no clock: a spec that
@@ -216,6 +232,12 @@ func compile(spec Spec) (*Schedule, *message.Invalid) {
 			fmt.Sprintf("%s 不是时钟调整策略；请写 once、skip、both 或 quartz。", spec.ClockChange))
 	}
 	if refusal := refuseForeign(spec); refusal != nil {
+		return nil, refusal
+	}
+	if refusal := refuseJitter(spec); refusal != nil {
+		return nil, refusal
+	}
+	if refusal := s.compileCalendars(); refusal != nil {
 		return nil, refusal
 	}
 	switch spec.Kind {
@@ -267,6 +289,10 @@ func refuseForeign(spec Spec) *message.Invalid {
 		field, token = "end", spec.End.Format(time.RFC3339)
 	case (spec.Kind == FixedDelay || spec.Kind == Once || spec.Kind == Event) && spec.Anchor != nil:
 		field, token = "anchor", spec.Anchor.Format(time.RFC3339)
+	case !spec.Kind.timed() && spec.Jitter != 0:
+		field, token = "jitter", spec.Jitter.String()
+	case (!spec.Kind.timed() || spec.Kind == Once) && len(spec.Calendars) > 0:
+		field, token = "calendars", spec.Calendars[0]
 	default:
 		return nil
 	}

@@ -112,6 +112,22 @@ var refused = []struct {
 	{codeIntervalRange, "every", "10ms", Spec{Kind: FixedDelay, Every: Duration(10 * time.Millisecond)}},
 	{codeWindow, "end", "1970-01-01T00:00:00Z", Spec{Expr: "0 0 12 * * ?", Start: at(100), End: at(0)}},
 	{codeOver, "expr", "0 0 0 1 1 ? 2020", Spec{Expr: "0 0 0 1 1 ? 2020"}},
+	{codeJitterRange, "jitter", "24h", Spec{Expr: "0 0 12 * * ?", Jitter: Duration(24 * time.Hour)}},
+	{codeJitterRange, "jitter", "-1s", Spec{Kind: Once, At: at(4e9), Jitter: -Duration(time.Second)}},
+	{codeJitterRange, "jitter", "1µs", Spec{Kind: Once, At: at(4e9), Jitter: Duration(time.Microsecond)}},
+	{codeForeignSetting, "jitter", "1s", Spec{Kind: Manual, Jitter: Duration(time.Second)}},
+	{codeCalendarUnknown, "calendars[0]", "x", Spec{Expr: "0 0 12 * * ?", Calendars: []string{"x"}}},
+	{codeForeignSetting, "calendars", "c1", with(Spec{Kind: Once, At: at(4e9)}, Calendar{})},
+	{codeCalendarDate, "calendars[0].dates[1]", "2026-02-29", with(Spec{Expr: "0 0 12 * * ?"}, Calendar{Dates: []string{"02-29", "2026-02-29"}})},
+	{codeCalendarDate, "calendars[0].dates[0]", "1.5.", with(Spec{Expr: "0 0 12 * * ?"}, Calendar{Dates: []string{"1.5."}})},
+	{codeCalendarRange, "calendars[0].ranges[0]", "2026-05-02 - 2026-05-01", with(Spec{Expr: "0 0 12 * * ?"}, Calendar{Ranges: []DateRange{{"2026-05-02", "2026-05-01"}}})},
+	{codeCalendarRange, "calendars[0].ranges[0]", "05-02 - 2026-05-01", with(Spec{Expr: "0 0 12 * * ?"}, Calendar{Ranges: []DateRange{{"05-02", "2026-05-01"}}})},
+	{codeCalendarRange, "calendars[0].times[0]", "08:00 - 08:00", with(Spec{Expr: "0 0 12 * * ?"}, Calendar{Times: []TimeRange{{"08:00", "08:00"}}})},
+	{codeCalendarWeekday, "calendars[0].weekdays[0]", "7", with(Spec{Expr: "0 0 12 * * ?"}, Calendar{Weekdays: []string{"7"}})},
+	{codeCalendarTime, "calendars[0].times[0]", "25:00", with(Spec{Expr: "0 0 12 * * ?"}, Calendar{Times: []TimeRange{{"08:00", "25:00"}}})},
+	{codeCalendarSize, "calendars[0].dates", "501", with(Spec{Expr: "0 0 12 * * ?"}, Calendar{Dates: make([]string, 501)})},
+	{codeZoneUnknown, "calendars[0].zone", "Mars", with(Spec{Expr: "0 0 12 * * ?"}, Calendar{Zone: "Mars"})},
+	{codeAllLeftOut, "calendars", "c1", with(Spec{Expr: "0 0 12 * * ?"}, Calendar{Times: []TimeRange{{"11:00", "13:00"}}})},
 	{codeZoneUnknown, "zone", "Mars/Phobos", Spec{Expr: "0 0 12 * * ?", Zone: "Mars/Phobos"}},
 	{codeZoneAmbiguous, "zone", "CST", Spec{Expr: "0 0 12 * * ?", Zone: "CST"}},
 	{codeZoneSpelling, "zone", "asia/shanghai", Spec{Expr: "0 0 12 * * ?", Zone: "asia/shanghai"}},
@@ -159,6 +175,9 @@ var warned = []struct {
 	{warnShortMonths, Spec{Expr: "0 0 0 31 * ?"}, "without day 31 are skipped"},
 	{warnWeekdayNumbers, Spec{Expr: "0 0 9 ? * 1-5"}, "`0 0 9 ? * MON-FRI`"},
 	{warnStarDays, Spec{Expr: "0 0 */2 * 3", Dialect: Unix}, "as cronie does"},
+	{warnJitterCapped, Spec{Expr: "0 0/15 * * * ?", Jitter: Duration(15 * time.Minute)}, "15m apart"},
+	{warnJitterCapped, Spec{Expr: "0 0 9,10 * * ?", Jitter: Duration(2 * time.Hour)}, "1h apart"},
+	{warnJitterCapped, Spec{Kind: FixedRate, Every: Duration(time.Second), Jitter: Duration(time.Minute)}, "1s apart"},
 	{warnClockChange, Spec{Expr: "0 30 1 * * ?", Zone: "America/New_York", ClockChange: ClockBoth}, "on 2026-11-01 the time 01:30 happens twice; that day it runs on both passes"},
 	{warnClockChange, Spec{Expr: "0 0 * * * ?", Zone: "America/New_York", ClockChange: ClockQuartz}, "rests during the first"},
 	{warnClockChange, Spec{Expr: "0 0/5 2 * * ?", Zone: "America/New_York"}, "on 2026-03-08 the time 02:00 does not exist; that day it does not run"},
@@ -495,7 +514,7 @@ func TestFixedRateBeginsAtItsStart(t *testing.T) {
 		s, err := Compile(spec)
 		require.NoError(t, err)
 		require.Equal(t, []time.Time{start, start.Add(time.Hour)}, nextTimes(s, moment(t, "2026-01-01T00:00:00Z"), 2))
-		fires, _, err := Preview([]Spec{spec}, moment(t, "2026-02-01T12:30:00Z"), 1)
+		fires, _, err := Preview(0, []Spec{spec}, moment(t, "2026-02-01T12:30:00Z"), 1)
 		require.NoError(t, err)
 		require.Equal(t, start.Add(time.Hour), fires[0].At.UTC(), "a preview knows the same grid")
 	}
@@ -533,7 +552,7 @@ func TestFarMoments(t *testing.T) {
 
 func TestPreviewMerges(t *testing.T) {
 	from := moment(t, "2026-03-07T12:00:00-05:00")
-	fires, warnings, err := Preview([]Spec{
+	fires, warnings, err := Preview(0, []Spec{
 		{Expr: "0 30 2 * * ?", Zone: "America/New_York"},
 		{No: 7, Expr: "0 0 8 * * ?", Zone: "Asia/Shanghai"},
 		{Kind: Manual},
@@ -561,7 +580,7 @@ func TestPreviewMerges(t *testing.T) {
 func TestPreviewNotesTheSecondPass(t *testing.T) {
 	from := moment(t, "2026-11-01T00:59:00-04:00")
 	notes := func(policy, expr string) (list []string) {
-		fires, _, err := Preview([]Spec{{Expr: expr, Zone: "America/New_York", ClockChange: policy}}, from, 2)
+		fires, _, err := Preview(0, []Spec{{Expr: expr, Zone: "America/New_York", ClockChange: policy}}, from, 2)
 		require.NoError(t, err)
 		for _, f := range fires {
 			text := f.At.Format("15:04-07")
@@ -581,19 +600,19 @@ func TestPreviewNotesTheSecondPass(t *testing.T) {
 func TestPreviewOver(t *testing.T) {
 	from := moment(t, "2026-01-01T00:00:00Z")
 	past := Spec{Expr: "0 0 0 1 1 ? 2020", Zone: "UTC"}
-	_, _, err := Preview([]Spec{{Kind: Manual}, past}, from, 3)
+	_, _, err := Preview(0, []Spec{{Kind: Manual}, past}, from, 3)
 	require.Equal(t, "triggers[1].expr", refusalOf(t, err).Field)
 	require.Equal(t, codeOver, refusalOf(t, err).Code)
 
-	fires, warnings, err := Preview([]Spec{past, {Expr: "0 0 12 * * ?"}}, from, 3)
+	fires, warnings, err := Preview(0, []Spec{past, {Expr: "0 0 12 * * ?"}}, from, 3)
 	require.NoError(t, err)
 	require.Len(t, fires, 3)
 	require.Equal(t, warnOver, warnings[0].Code)
 
-	_, _, err = Preview([]Spec{{Expr: "0 0 12 * * ?"}, {Expr: "0 0 24 * * ?"}}, from, 3)
+	_, _, err = Preview(0, []Spec{{Expr: "0 0 12 * * ?"}, {Expr: "0 0 24 * * ?"}}, from, 3)
 	require.Equal(t, "triggers[1].expr", refusalOf(t, err).Field)
 
-	fires, _, err = Preview([]Spec{{Kind: Manual}}, from, 3)
+	fires, _, err = Preview(0, []Spec{{Kind: Manual}}, from, 3)
 	require.NoError(t, err)
 	require.Empty(t, fires)
 }

@@ -25,6 +25,7 @@ var speedCases = []struct {
 	{"thirdFriday", Spec{Expr: "0 15 10 ? * 6#3"}},
 	{"leapDayNewYork", Spec{Expr: "0 0 0 29 2 ?", Zone: "America/New_York"}},
 	{"rareLeapDay", Spec{Expr: "0 0 0 ? 2 2#5"}},
+	{"holidays", with(Spec{Expr: "0 0 9 ? * MON-FRI"}, Calendar{Zone: "Europe/Berlin", Dates: []string{"01-01", "05-01", "12-25", "2026-04-03"}, Ranges: []DateRange{{"2026-10-01", "2026-10-07"}}, Times: []TimeRange{{"20:00", "22:00"}}})},
 	{"fixedRate", Spec{Kind: FixedRate, Every: Duration(5 * time.Second)}},
 }
 

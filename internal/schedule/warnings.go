@@ -23,12 +23,13 @@ const warnAhead = 400 * 24 * time.Hour
 // Warnings lists what may surprise in a schedule that is looked at at from; clock
 // changes count up to 400 days later. It is nil for most schedules.
 func (s *Schedule) Warnings(from time.Time) []Warning {
-	if !s.isCron {
-		return nil
-	}
 	var list []Warning
 	warn := func(code, en, zh string) {
 		list = append(list, Warning{Code: code, Message: message.Text{EN: en, ZH: zh}})
+	}
+	s.warnJitter(from, warn)
+	if !s.isCron {
+		return list
 	}
 	e := s.parsed()
 	if s.spec.Dialect != Descriptor {

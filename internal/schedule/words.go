@@ -68,6 +68,13 @@ func (s *Schedule) Text() message.Text {
 		at := s.spec.End.In(s.zone.loc).Format("2006-01-02 15:04:05")
 		text = words{EN: text.EN + ", until " + at, ZH: text.ZH + "，至 " + at + " 止"}
 	}
+	if len(s.spec.Calendars) > 0 {
+		text = words{EN: text.EN + ", except as calendar " + joinEN(s.spec.Calendars) + " says", ZH: text.ZH + "，日历 " + strings.Join(s.spec.Calendars, "、") + " 排除的除外"}
+	}
+	if s.spec.Jitter != 0 {
+		span := spanWords(time.Duration(s.spec.Jitter))
+		text = words{EN: text.EN + ", spread over " + span.EN, ZH: text.ZH + "，分散在 " + span.ZH + "内"}
+	}
 	text.EN = strings.ToUpper(text.EN[:1]) + text.EN[1:]
 	return text
 }

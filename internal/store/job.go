@@ -232,6 +232,9 @@ func (b *Bucket) writeTriggers(j *Job, hints map[int]int64) error {
 			return fmt.Errorf("write trigger %d: %w", t.No, err)
 		}
 	}
+	if err := b.useCalendars(j); err != nil {
+		return err
+	}
 	if err := b.openPeriods(j); err != nil {
 		return err
 	}
@@ -250,6 +253,9 @@ func (b *Bucket) DeleteJob(j Job, now int64, entry *AuditEntry) error {
 	}
 	if _, err := b.tx.ExecContext(b.ctx, "DELETE FROM job_trigger WHERE job_id = ?", j.ID); err != nil {
 		return fmt.Errorf("delete triggers: %w", err)
+	}
+	if _, err := b.tx.ExecContext(b.ctx, "DELETE FROM calendar_use WHERE job_id = ?", j.ID); err != nil {
+		return fmt.Errorf("delete use of calendars: %w", err)
 	}
 	if err := b.closePeriods(j.ID, now); err != nil {
 		return err

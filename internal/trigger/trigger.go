@@ -281,8 +281,8 @@ func (t *Trigger) executions(x firing, rows []store.ExecutionRow, add []*ready.E
 			Status: batch.RunScheduled, TriggerTime: x.row.DueAt, NotBefore: x.notBefore,
 		})
 		e := &ready.Execution{Batch: x.batch, Shard: shard, Attempt: 1, NotBefore: x.notBefore}
-		// A catch-up may have to wait for another one.
-		if x.batch.CatchUp {
+		// A catch-up may have to wait for another one, and who is there when jitter lets a firing start shows then.
+		if x.batch.CatchUp || x.batch.Spread > 0 {
 			add = append(add, e)
 			continue
 		}
@@ -313,6 +313,8 @@ func (t *Trigger) plan(ctx context.Context, f store.Fence, d store.DueTrigger, d
 		hint.FiredAt = d.Hint
 		return []firing{fire(d.Hint, batch.Delayed, "")}, nil, hint, nil
 	}
+	// A firing that jitter starts later is not late before that.
+	late := func(at int64) bool { return missed(s.Start(d.JobID, d.No, time.UnixMilli(at)).UnixMilli(), now) }
 	var behind []int64
 	older := false
 	at := d.Hint - 1
@@ -323,12 +325,12 @@ func (t *Trigger) plan(ctx context.Context, f store.Fence, d store.DueTrigger, d
 		}
 		if next.UnixMilli() > until || len(got) >= firingLimit || n >= missedLimit {
 			hint.Next = next.UnixMilli()
-			older = missed(hint.Next, now)
+			older = late(hint.Next)
 			break
 		}
 		at = next.UnixMilli()
 		hint.FiredAt = at
-		if missed(at, now) {
+		if late(at) {
 			behind = append(behind, at)
 			continue
 		}
@@ -346,7 +348,7 @@ func (t *Trigger) plan(ctx context.Context, f store.Fence, d store.DueTrigger, d
 		caught := make([]firing, 0, len(run)+len(got))
 		for _, c := range run {
 			x := fire(c.at, batch.Delayed, c.reason)
-			x.notBefore, x.batch.CatchUp, x.row.CreatedBy = c.notBefore, true, store.ByCatchUp
+			x.notBefore, x.batch.Spread, x.batch.CatchUp, x.row.CreatedBy = c.notBefore, 0, true, store.ByCatchUp
 			caught = append(caught, x)
 		}
 		got = append(caught, got...)
@@ -365,7 +367,8 @@ func (t *Trigger) firing(f store.Fence, d store.DueTrigger, def *job.Definition,
 		ID: batch.ID(d.JobID, local, d.No), Day: batch.Day(at), Bucket: f.Bucket, NS: d.NS, JobID: d.JobID, JobVersion: d.JobVersion, AppID: d.AppID, Def: def,
 		TriggerNo: d.No, Kind: string(d.Spec.Kind), DueAt: at, PlannedFor: at, Params: def.Params, Zone: s.Zone().String(), Priority: def.Priority, Total: t.total(def, d.AppID), Turn: t.turn(d.JobID, at),
 	}
-	return firing{batch: b, notBefore: at, row: store.BatchRow{
+	b.Spread = s.Start(d.JobID, d.No, time.UnixMilli(at)).UnixMilli() - at
+	return firing{batch: b, notBefore: b.StartAt(), row: store.BatchRow{
 		ID: b.ID, Day: b.Day, NS: b.NS, JobID: b.JobID, JobVersion: b.JobVersion, TriggerNo: d.No, TriggerKind: b.Kind, DueAt: at, PlannedFor: at, State: state,
 		Priority: b.Priority, Total: b.Total, Reason: reason, CreatedBy: store.BySchedule, CreatedAt: now,
 	}}

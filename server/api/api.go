@@ -133,6 +133,7 @@ func New(r *gin.Engine, c Config) (*API, huma.API) {
 	a.identity()
 	a.tenants()
 	a.jobs()
+	a.calendars()
 	a.backlogs()
 	a.delayed()
 	a.programTokens()

@@ -62,7 +62,7 @@ type executionView struct {
 	State         string       `json:"state" enum:"SCHEDULED,DISPATCHING,RUNNING,STOPPING,UNKNOWN,SUCCEEDED,FAILED,TIMED_OUT,CANCELLED,REJECTED,LOST"`
 	Executor      *executorRef `json:"executor,omitempty"`
 	DueAt         string       `json:"dueAt"`
-	NotBefore     string       `json:"notBefore" doc:"a retry waits until then"`
+	NotBefore     string       `json:"notBefore" doc:"a retry, a catch-up or what jitter spreads waits until then"`
 	DispatchedAt  *string      `json:"dispatchedAt" nullable:"true"`
 	StartedAt     *string      `json:"startedAt" nullable:"true"`
 	FinishedAt    *string      `json:"finishedAt" nullable:"true"`

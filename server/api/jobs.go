@@ -28,18 +28,20 @@ import (
 )
 
 type triggerBody struct {
-	No          int    `json:"no,omitempty" doc:"given once by the server; leave out for a new trigger"`
-	Kind        string `json:"kind" doc:"cron, fixedRate, fixedDelay, once or event"`
-	Expr        string `json:"expr,omitempty" maxLength:"255"`
-	Dialect     string `json:"dialect,omitempty" doc:"quartz (default), unix or descriptor"`
-	Zone        string `json:"zone,omitempty" maxLength:"64" doc:"default Asia/Shanghai"`
-	ClockChange string `json:"clockChange,omitempty" doc:"once (default), skip, both or quartz"`
-	Every       string `json:"every,omitempty" doc:"such as 5s"`
-	Anchor      string `json:"anchor,omitempty" doc:"a point of the grid of fixedRate"`
-	At          string `json:"at,omitempty" doc:"the only firing of once, with its offset"`
-	Start       string `json:"start,omitempty" doc:"nothing fires before it; also the anchor of fixedRate where none is given"`
-	End         string `json:"end,omitempty" doc:"nothing fires after it"`
-	Filter      string `json:"filter,omitempty" doc:"of event only: a condition in CEL on event, such as event.amount > 100.0"`
+	No          int      `json:"no,omitempty" doc:"given once by the server; leave out for a new trigger"`
+	Kind        string   `json:"kind" doc:"cron, fixedRate, fixedDelay, once or event"`
+	Expr        string   `json:"expr,omitempty" maxLength:"255"`
+	Dialect     string   `json:"dialect,omitempty" doc:"quartz (default), unix or descriptor"`
+	Zone        string   `json:"zone,omitempty" maxLength:"64" doc:"default Asia/Shanghai"`
+	ClockChange string   `json:"clockChange,omitempty" doc:"once (default), skip, both or quartz"`
+	Every       string   `json:"every,omitempty" doc:"such as 5s"`
+	Anchor      string   `json:"anchor,omitempty" doc:"a point of the grid of fixedRate"`
+	At          string   `json:"at,omitempty" doc:"the only firing of once, with its offset"`
+	Start       string   `json:"start,omitempty" doc:"nothing fires before it; also the anchor of fixedRate where none is given"`
+	End         string   `json:"end,omitempty" doc:"nothing fires after it"`
+	Calendars   []string `json:"calendars,omitempty" maxItems:"5" doc:"names of calendars; what any of them covers is left out"`
+	Jitter      string   `json:"jitter,omitempty" doc:"spreads the starts over so much time behind the due time; 0s (default) to less than 24h"`
+	Filter      string   `json:"filter,omitempty" doc:"of event only: a condition in CEL on event, such as event.amount > 100.0"`
 }
 
 type routingBody struct {
@@ -222,6 +224,7 @@ type batchIDView struct {
 type previewInput struct {
 	NamespacePath
 	Body struct {
+		JobID    string        `json:"jobId,omitempty" maxLength:"20" doc:"the job that the triggers are of: the starts that jitter gives them are then told to the instant"`
 		Triggers []triggerBody `json:"triggers" maxItems:"20"`
 		From     string        `json:"from,omitempty" doc:"RFC 3339; default now"`
 		Count    int           `json:"count,omitempty" minimum:"0" maximum:"100" doc:"default 10"`
@@ -296,14 +299,14 @@ func (r *reader) triggers(list []triggerBody) []schedule.Spec {
 		at := fmt.Sprintf("triggers[%d].", i)
 		out[i] = schedule.Spec{
 			No: t.No, Kind: schedule.Kind(t.Kind), Expr: t.Expr, Dialect: t.Dialect, Zone: strings.TrimSpace(t.Zone), ClockChange: t.ClockChange, Filter: strings.TrimSpace(t.Filter),
-			Every: r.duration(at+"every", t.Every), Anchor: r.time(at+"anchor", t.Anchor), At: r.time(at+"at", t.At), Start: r.time(at+"start", t.Start), End: r.time(at+"end", t.End),
+			Every: r.duration(at+"every", t.Every), Anchor: r.time(at+"anchor", t.Anchor), At: r.time(at+"at", t.At), Start: r.time(at+"start", t.Start), End: r.time(at+"end", t.End), Jitter: r.duration(at+"jitter", t.Jitter), Calendars: t.Calendars,
 		}
 	}
 	return out
 }
 
 // definition reads a body. used is the highest trigger number that the job ever gave.
-func (a *API) definition(b JobBody, used int) (d job.Definition, last int, err error) {
+func (a *API) definition(ctx context.Context, b JobBody, used int) (d job.Definition, last int, err error) {
 	r := &reader{}
 	d = job.Definition{
 		Name: b.Name, App: b.App, Handler: b.Handler, Description: b.Description, Params: string(b.Params), Priority: b.Priority, Retry: job.Retry{Max: job.DefaultRetries},
@@ -345,6 +348,9 @@ func (a *API) definition(b JobBody, used int) (d job.Definition, last int, err e
 			}})
 			d.Triggers[i].No = 0
 		}
+	}
+	if err := a.resolve(ctx, d.Triggers); err != nil {
+		return d, 0, err
 	}
 	last = d.Normalize(used)
 	err = d.Validate(a.Clock.Now(), a.Router.Strategies())
@@ -390,9 +396,12 @@ func (a *API) view(j store.Job, recent []store.Recent) jobView {
 	}
 	var en, zh []string
 	for _, t := range d.Triggers {
-		b := triggerBody{No: t.No, Kind: string(t.Kind), Expr: t.Expr, Dialect: t.Dialect, Zone: t.Zone, ClockChange: t.ClockChange, Filter: t.Filter}
+		b := triggerBody{No: t.No, Kind: string(t.Kind), Expr: t.Expr, Dialect: t.Dialect, Zone: t.Zone, ClockChange: t.ClockChange, Calendars: t.Calendars, Filter: t.Filter}
 		if t.Every != 0 {
 			b.Every = t.Every.String()
+		}
+		if t.Jitter != 0 {
+			b.Jitter = t.Jitter.String()
 		}
 		for text, when := range map[*string]*time.Time{&b.Anchor: t.Anchor, &b.At: t.At, &b.Start: t.Start, &b.End: t.End} {
 			if when != nil {
@@ -484,7 +493,7 @@ func (a *API) getJob(ctx context.Context, in *JobPath) (*body[jobView], error) {
 }
 
 func (a *API) createJob(ctx context.Context, in *createJobInput) (*body[jobView], error) {
-	d, last, err := a.definition(in.Body, 0)
+	d, last, err := a.definition(ctx, in.Body, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -526,8 +535,14 @@ func (a *API) inBucket(ctx context.Context, bucket int, f func(b *store.Bucket) 
 	return err
 }
 
-// change writes a job's new definition or status: what was planned ahead is withdrawn in the
-// same transaction, and the triggers count from now on.
+// edit is a job that is written anew.
+type edit struct {
+	job   *store.Job
+	from  int64 // the version that it replaces
+	entry *store.AuditEntry
+}
+
+// change writes a job's new definition or status.
 func (a *API) change(ctx context.Context, old, j store.Job, from int64, action auth.Permission) (*body[jobView], error) {
 	now := clock.Millis(a.Clock)
 	j.UpdatedAt, j.UpdatedBy = now, httpx.CallerOf(ctx).Principal.Name
@@ -536,44 +551,80 @@ func (a *API) change(ctx context.Context, old, j store.Job, from int64, action a
 	if err != nil {
 		return nil, err
 	}
-	if err := a.Trigger.Settle(ctx, j.ID, j.Bucket, now); err != nil {
+	if err := a.rewrite(ctx, j.Bucket, now, []edit{{&j, from, entry}}, func(*store.Bucket) error { return nil }); err != nil {
 		return nil, err
 	}
-	defer a.Ready.Hold(j.Bucket)()
-	ahead, late := a.ahead(j.ID, now), []*ready.Execution(nil)
-	if !j.Enabled {
-		late = a.backlogOf(ready.DrainKey{Job: j.ID})
+	return a.shown(ctx, j.ID)
+}
+
+// rewrite writes jobs of one bucket anew, all or none: what was planned ahead is withdrawn in the same
+// transaction, and their triggers count from now on. first comes before the jobs in that transaction.
+func (a *API) rewrite(ctx context.Context, bucket int, now int64, edits []edit, first func(b *store.Bucket) error) error {
+	jobs, off := make(map[int64]bool, len(edits)), map[int64]bool{}
+	for _, e := range edits {
+		if err := a.Trigger.Settle(ctx, e.job.ID, bucket, now); err != nil {
+			return err
+		}
+		jobs[e.job.ID] = true
+		if !e.job.Enabled {
+			off[e.job.ID] = true
+		}
 	}
-	err = a.inBucket(ctx, j.Bucket, func(b *store.Bucket) error {
+	defer a.Ready.Hold(bucket)()
+	ahead := a.ahead(jobs, now)
+	var late []*ready.Execution
+	if len(off) > 0 {
+		late = a.unstarted(off, now)
+	}
+	err := a.inBucket(ctx, bucket, func(b *store.Bucket) error {
+		if err := first(b); err != nil {
+			return err
+		}
 		if err := b.Withdraw(batchesOf(ahead)); err != nil {
 			return err
 		}
 		if err := b.Miss(batchesOf(late), idsOf(late), reasonPaused, "", now); err != nil {
 			return err
 		}
-		hints, err := trigger.Hints(&j.Definition, now)
-		if err != nil {
-			return err
+		for _, e := range edits {
+			hints, err := trigger.Hints(&e.job.Definition, now)
+			if err != nil {
+				return err
+			}
+			if err := b.UpdateJob(e.job, e.from, hints, e.entry); err != nil {
+				return err
+			}
 		}
-		return b.UpdateJob(&j, from, hints, entry)
+		return nil
 	})
 	if err != nil {
 		a.Ready.Add(append(ahead, late...)...)
-		return nil, err
+		return err
 	}
 	a.Trigger.Nudge()
-	return a.shown(ctx, j.ID)
+	return nil
 }
 
-// ahead takes a job's planned firings that are not due yet out of memory: they have not
-// been sent and will not be. The caller deletes their rows or puts them back.
-func (a *API) ahead(jobID, now int64) []*ready.Execution {
+// ahead takes the planned firings of jobs that are not due yet out of memory: they have not
+// been sent and will not be. The caller deletes their rows or puts them back. What is due already and waits
+// for the start that jitter gave it stays: the triggers count from now, so nobody would plan it again.
+func (a *API) ahead(jobs map[int64]bool, now int64) []*ready.Execution {
 	return a.Ready.TakeOut(func(e *ready.Execution) bool {
-		return e.Batch.JobID == jobID && e.Batch.TriggerNo > 0 && !e.Batch.CatchUp && e.Attempt == 1 && e.NotBefore > now
+		return jobs[e.Batch.JobID] && e.Batch.TriggerNo > 0 && !e.Batch.CatchUp && e.Attempt == 1 && e.Batch.DueAt > now
 	})
 }
 
-// reasonPaused is a catch-up's whose job was switched off or deleted before its start.
+// unstarted takes what jobs owe and have not started out of memory, for jobs that are switched off or
+// deleted: their catch-ups, and what is due and waits for the start that jitter gave it. The caller ends them
+// or puts them back.
+func (a *API) unstarted(jobs map[int64]bool, now int64) []*ready.Execution {
+	return a.Ready.TakeOut(func(e *ready.Execution) bool {
+		b := e.Batch
+		return jobs[b.JobID] && b.TriggerNo > 0 && !b.Admitted && (b.CatchUp || b.DueAt <= now && e.NotBefore > now)
+	})
+}
+
+// reasonPaused is a catch-up's, or a firing's that jitter spread, whose job was switched off or deleted before its start.
 const reasonPaused = "missed_paused"
 
 // backlogOf takes catch-ups that have not started out of memory: they will not be sent. The caller ends
@@ -615,7 +666,7 @@ func (a *API) updateJob(ctx context.Context, in *updateJobInput) (*body[jobView]
 	if in.Body.Version != old.Version {
 		return nil, store.ErrStale
 	}
-	d, last, err := a.definition(in.Body.JobBody, old.LastTriggerNo)
+	d, last, err := a.definition(ctx, in.Body.JobBody, old.LastTriggerNo)
 	if err != nil {
 		return nil, err
 	}
@@ -672,7 +723,8 @@ func (a *API) deleteJob(ctx context.Context, in *deleteJobInput) (*empty, error)
 		return nil, err
 	}
 	defer a.Ready.Hold(j.Bucket)()
-	ahead, late := a.ahead(j.ID, now), a.backlogOf(ready.DrainKey{Job: j.ID})
+	one := map[int64]bool{j.ID: true}
+	ahead, late := a.ahead(one, now), a.unstarted(one, now)
 	// Tasks that rest in their table are called off when they are taken from there.
 	asked := a.Ready.TakeOut(func(e *ready.Execution) bool {
 		return e.Batch.JobID == j.ID && e.Batch.Asked() && !e.Batch.Admitted && e.Attempt == 1
@@ -734,7 +786,18 @@ func (a *API) preview(ctx context.Context, in *previewInput) (*body[previewView]
 	if count == 0 {
 		count = 10
 	}
-	fires, warnings, err := schedule.Preview(specs, from, count)
+	if err := a.resolve(ctx, specs); err != nil {
+		return nil, err
+	}
+	var jobID int64
+	if in.Body.JobID != "" {
+		j, err := a.jobOf(ctx, in.Body.JobID)
+		if err != nil {
+			return nil, err
+		}
+		jobID = j.ID
+	}
+	fires, warnings, err := schedule.Preview(jobID, specs, from, count)
 	if err != nil {
 		return nil, err
 	}

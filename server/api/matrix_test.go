@@ -59,6 +59,11 @@ func (w *world) delayed(rest string) string {
 	return w.ns.Path("/delayed/" + made.BatchID + rest)
 }
 
+func (w *world) calendar(name string) {
+	a := w.ns.Client.Do(w.t, http.MethodPut, w.ns.Path("/calendars/"+name), map[string]any{"dates": []string{"01-01"}})
+	require.Equal(w.t, http.StatusOK, a.Status, a.Text())
+}
+
 type operation struct {
 	who     string
 	status  int    // when it is allowed
@@ -76,6 +81,7 @@ func operations() map[string]operation {
 	nothing := func(*world) any { return map[string]any{} }
 	const jobs = "/api/v1/namespaces/{namespace}/jobs"
 	const delayed = "/api/v1/namespaces/{namespace}/delayed"
+	const calendars = "/api/v1/namespaces/{namespace}/calendars"
 	const batches = "/api/v1/namespaces/{namespace}/batches"
 	const executions = "/api/v1/namespaces/{namespace}/executions"
 	return map[string]operation{
@@ -167,6 +173,21 @@ func operations() map[string]operation {
 		"POST /api/v1/tasks/{taskId}/events": {who: operators, status: 202, changes: "event.create", path: func(w *world) string {
 			return "/api/v1/tasks/" + w.ns.Job(axtest.Def{"name": w.fresh(), "triggers": []map[string]any{{"kind": "event"}}}) + "/events"
 		}, body: nothing},
+		"GET " + calendars:             {who: readers, status: 200, path: at("/calendars")},
+		"GET " + calendars + "/{name}": {who: readers, status: 200, path: at("/calendars/steady")},
+		"PUT " + calendars + "/{name}": {who: authors, status: 200, changes: "calendar.write", path: func(w *world) string { return w.ns.Path("/calendars/" + strings.ReplaceAll(w.fresh(), " ", "-")) }, body: func(*world) any {
+			return map[string]any{"dates": []string{"01-01"}}
+		}},
+		"DELETE " + calendars + "/{name}": {who: authors, status: 204, changes: "calendar.write", path: func(w *world) string {
+			name := strings.ReplaceAll(w.fresh(), " ", "-")
+			w.calendar(name)
+			return w.ns.Path("/calendars/" + name)
+		}},
+		"POST " + calendars + "/{name}/import": {who: authors, status: 200, changes: "calendar.write", path: at("/calendars/steady/import"), body: func(w *world) any {
+			w.count++
+			return map[string]any{"ics": fmt.Sprintf("BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:x\r\nBEGIN:VEVENT\r\nUID:1\r\nDTSTAMP:20260101T000000Z\r\nDTSTART;VALUE=DATE:20260501\r\nSUMMARY:%d\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n", w.count)}
+		}},
+		"GET " + calendars + "/{name}/days": {who: readers, status: 200, path: at("/calendars/steady/days?year=2026")},
 
 		"GET " + batches:                {who: readers, status: 200, path: at("/batches")},
 		"GET " + batches + "/{batchId}": {who: readers, status: 200, path: func(w *world) string { return w.ns.Path("/batches/" + w.batch) }},
@@ -194,6 +215,7 @@ func newWorld(t *testing.T, s *axtest.Server) *world {
 	w := &world{t: t, s: s, ns: s.Namespace(t)}
 	w.x = w.ns.App("app").Executor(map[string]axtest.Handler{"work": axtest.Succeed, "fail": axtest.Fail, "long": axtest.UntilStopped})
 	w.job = w.ns.Job(axtest.Def{"name": "steady"})
+	w.calendar("steady")
 	w.batch = w.ns.Trigger(w.job)
 	w.execution = w.ns.Ended(w.batch).Executions[0].ID
 	return w

@@ -106,7 +106,7 @@ func cronNext(expr, dialect, zone, from string, o cronOptions, count int) (*cron
 		return nil, refusal
 	}
 	spec := schedule.Spec{Kind: schedule.Cron, Expr: expr, Dialect: dialect, Zone: zone, ClockChange: o.clockChange, Start: begin, End: end}
-	fires, warnings, err := schedule.Preview([]schedule.Spec{spec}, start, count)
+	fires, warnings, err := schedule.Preview(0, []schedule.Spec{spec}, start, count)
 	if refusal, ok := errors.AsType[*message.Invalid](err); ok {
 		refusal.Field = strings.TrimPrefix(refusal.Field, "triggers[0].") // there is but one
 		return nil, refusal

@@ -140,6 +140,12 @@ const apps = createRoute({
   component: lazyRouteComponent(() => import('./pages/Apps'), 'Apps'),
 })
 
+const calendars = createRoute({
+  getParentRoute: () => ns,
+  path: '/calendars',
+  component: lazyRouteComponent(() => import('./pages/Calendars'), 'Calendars'),
+})
+
 const audit = createRoute({
   getParentRoute: () => ns,
   path: '/audit',
@@ -151,7 +157,7 @@ const tree = root.addChildren([
   index,
   login,
   setup,
-  ns.addChildren([nsIndex, overview, jobs, newJob, job, editJob, executions, batch, executors, apps, audit]),
+  ns.addChildren([nsIndex, overview, jobs, newJob, job, editJob, executions, batch, executors, apps, calendars, audit]),
 ])
 
 export function makeRouter(client: QueryClient) {

@@ -43,6 +43,28 @@ export const appsQuery = (namespace: string) =>
     queryFn: () => must(api.GET('/api/v1/namespaces/{namespace}/apps', { params: { path: { namespace } } })),
   })
 
+export const calendarsQuery = (namespace: string) =>
+  queryOptions({
+    queryKey: [namespace, 'calendars'],
+    queryFn: () =>
+      must(
+        api.GET('/api/v1/namespaces/{namespace}/calendars', {
+          params: { path: { namespace }, query: { limit: 200 } },
+        }),
+      ),
+  })
+
+export const calendarDaysQuery = (namespace: string, name: string, year: number, version: number) =>
+  queryOptions({
+    queryKey: [namespace, 'calendars', name, year, version],
+    queryFn: () =>
+      must(
+        api.GET('/api/v1/namespaces/{namespace}/calendars/{name}/days', {
+          params: { path: { namespace, name }, query: { year } },
+        }),
+      ),
+  })
+
 export const executorsQuery = (namespace: string) =>
   queryOptions({
     queryKey: [namespace, 'executors'],

@@ -21,6 +21,7 @@ export type Execution = S['ExecutionView']
 export type ExecutionState = Execution['state']
 export type Executor = S['ExecutorView']
 export type ExecutorState = Executor['state']
+export type Calendar = S['CalendarView']
 export type AuditEntry = S['AuditView']
 
 // JobInput is the part of a job that a person may change. The server fills in what a

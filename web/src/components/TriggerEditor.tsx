@@ -16,12 +16,17 @@ export function newTrigger(kind: Trigger['kind'] = 'cron'): Trigger {
 }
 
 // The rows that are plain text besides the expression: an interval, instants, a condition.
-type PlainName = 'every' | 'anchor' | 'at' | 'filter' | 'start' | 'end'
+type PlainName = 'every' | 'anchor' | 'at' | 'filter' | 'start' | 'end' | 'jitter'
 
 // shownFields are the fields of a trigger that have a place in the form.
 export function shownFields(kind: Trigger['kind']): string[] {
-  if (kind === 'cron') return ['kind', 'dialect', 'expr', 'zone', 'clockChange', ...boundFields(kind)]
-  return ['kind', ...ownFields(kind), ...boundFields(kind)]
+  const own = kind === 'cron' ? ['dialect', 'expr', 'zone', 'clockChange'] : ownFields(kind)
+  return ['kind', ...own, ...boundFields(kind), ...(mayLeaveOut(kind) ? ['calendars'] : [])]
+}
+
+// mayLeaveOut tells whether calendars have a meaning for a kind.
+function mayLeaveOut(kind: Trigger['kind']): boolean {
+  return kind === 'cron' || kind === 'fixedRate' || kind === 'fixedDelay'
 }
 
 // ownFields say what a kind without an expression waits for.
@@ -32,9 +37,10 @@ function ownFields(kind: Trigger['kind']): PlainName[] {
   return kind === 'fixedDelay' ? ['every'] : []
 }
 
-// boundFields say from when to when a trigger is in force.
+// boundFields say from when to when a trigger is in force, and how its starts are spread.
 function boundFields(kind: Trigger['kind']): PlainName[] {
-  return kind === 'cron' || kind === 'fixedRate' || kind === 'fixedDelay' ? ['start', 'end'] : []
+  if (kind === 'once') return ['jitter']
+  return mayLeaveOut(kind) ? ['start', 'end', 'jitter'] : []
 }
 
 // otherFields are those that the form keeps as they are: what a newer server may know, and
@@ -49,8 +55,11 @@ export function otherFields(trigger: Trigger): [string, string][] {
 // ofKind turns a trigger into one of another kind. Its number stays, for it is part of
 // the identity of what the trigger opened; so does what both kinds have.
 export function ofKind(trigger: Trigger, kind: Trigger['kind']): Trigger {
-  const { no, zone, start, end } = trigger
-  const bounds = boundFields(kind).length === 0 ? {} : { ...(start && { start }), ...(end && { end }) }
+  const { no, zone, start, end, jitter, calendars } = trigger
+  const bounds = {
+    ...(boundFields(kind).includes('jitter') && jitter && { jitter }),
+    ...(mayLeaveOut(kind) && { ...(start && { start }), ...(end && { end }), ...(calendars && { calendars }) }),
+  }
   return { ...newTrigger(kind), ...(no !== undefined && { no }), ...(zone && { zone }), ...bounds }
 }
 
@@ -73,10 +82,13 @@ export function useRefusalsAt(errors: Invalid[]): (field: string) => Refusal[] {
 
 export function TriggerEditor({
   triggers,
+  calendars = [],
   errors,
   onChange,
 }: {
   triggers: Trigger[]
+  // calendars are the names of those that the namespace has.
+  calendars?: string[]
   errors: Invalid[]
   onChange: (triggers: Trigger[]) => void
 }) {
@@ -106,6 +118,7 @@ export function TriggerEditor({
           </div>
           <OneTrigger
             trigger={trigger}
+            calendars={calendars}
             path={`triggers[${index}]`}
             errors={errors}
             onChange={(next) => change(index, next)}
@@ -121,6 +134,7 @@ export function TriggerEditor({
 
 interface RowProps {
   trigger: Trigger
+  calendars: string[]
   path: string
   errors: Invalid[]
   onChange: (trigger: Trigger) => void
@@ -170,8 +184,45 @@ function OneTrigger(row: RowProps) {
           <TextRow {...row} key={name} name={name} help={t(`form.${name}Help`)} />
         ))}
       </div>
+      {mayLeaveOut(trigger.kind) && <CalendarChoice {...row} />}
       <Others {...row} />
     </>
+  )
+}
+
+// CalendarChoice lists the calendars of the namespace, and those that the trigger names although there is none.
+function CalendarChoice({ trigger, calendars, path, errors, onChange }: RowProps) {
+  const t = useT()
+  const text = useText()
+  const named = trigger.calendars ?? []
+  const all = [...new Set([...calendars, ...named])]
+  if (all.length === 0) return null
+  const choose = (list: string[]) => onChange({ ...trigger, calendars: list.length > 0 ? list : undefined })
+  return (
+    <fieldset className="choice" style={{ border: 0, padding: 0, margin: '0 0 12px' }}>
+      <legend>{t('form.calendars')}</legend>
+      <div className="chips">
+        {all.map((name) => (
+          <label key={name}>
+            <input
+              type="checkbox"
+              checked={named.includes(name)}
+              onChange={(event) =>
+                choose(event.target.checked ? [...named, name] : named.filter((one) => one !== name))
+              }
+            />{' '}
+            {name}
+          </label>
+        ))}
+      </div>
+      {errors
+        .filter((one) => one.field?.startsWith(`${path}.calendars`))
+        .map((one) => (
+          <p className="refusal" role="alert" key={one.field}>
+            {text(one.message)}
+          </p>
+        ))}
+    </fieldset>
   )
 }
 

@@ -3,7 +3,7 @@ import { Link, useBlocker, useNavigate, useParams, useSearch } from '@tanstack/r
 import { App, AutoComplete, Button, Input, InputNumber, Modal, Switch } from 'antd'
 import { useMemo, useRef, useState } from 'react'
 import { api, must, refusedOf } from '../api/client'
-import { appsQuery, executorsQuery, jobQuery } from '../api/queries'
+import { appsQuery, calendarsQuery, executorsQuery, jobQuery } from '../api/queries'
 import type { Invalid, Job, JobInput } from '../api/types'
 import { CopyButton, ErrorBox, Field, Guarded, PageHead, Skeleton } from '../components/basics'
 import { useShowError } from '../components/mutations'
@@ -81,6 +81,7 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
   const showError = useShowError()
   const apps = useQuery(appsQuery(ns))
   const executors = useQuery(executorsQuery(ns))
+  const calendars = useQuery(calendarsQuery(ns))
   const [job, setJob] = useState(start)
   // The version that the edits are based on; a conflict may move it on.
   const [against, setAgainst] = useState(base)
@@ -311,7 +312,12 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
             </section>
             <section className="card" id="section-schedule">
               <h2>{t('form.schedule')}</h2>
-              <TriggerEditor triggers={job.triggers} errors={errors} onChange={(triggers) => set({ triggers })} />
+              <TriggerEditor
+                triggers={job.triggers}
+                calendars={(calendars.data?.items ?? []).map((one) => one.name)}
+                errors={errors}
+                onChange={(triggers) => set({ triggers })}
+              />
             </section>
             <section className="card" id="section-params">
               <h2>{t('form.params')}</h2>

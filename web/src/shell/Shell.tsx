@@ -1,5 +1,6 @@
 import AppstoreOutlined from '@ant-design/icons/AppstoreOutlined'
 import AuditOutlined from '@ant-design/icons/AuditOutlined'
+import CalendarOutlined from '@ant-design/icons/CalendarOutlined'
 import ClusterOutlined from '@ant-design/icons/ClusterOutlined'
 import DashboardOutlined from '@ant-design/icons/DashboardOutlined'
 import HistoryOutlined from '@ant-design/icons/HistoryOutlined'
@@ -25,6 +26,7 @@ const pages = [
   { to: '/ns/$ns/executions', key: 'executions', icon: HistoryOutlined },
   { to: '/ns/$ns/executors', key: 'executors', icon: ClusterOutlined },
   { to: '/ns/$ns/apps', key: 'apps', icon: AppstoreOutlined },
+  { to: '/ns/$ns/calendars', key: 'calendars', icon: CalendarOutlined },
   { to: '/ns/$ns/audit', key: 'audit', icon: AuditOutlined },
 ] as const
 

@@ -21,11 +21,12 @@ const newer = { no: 7, kind: 'sunrise', place: { latitude: 31 } } as Trigger
 
 let last: Trigger[] = []
 
-function Form({ start }: { start: Trigger[] }) {
+function Form({ start, calendars }: { start: Trigger[]; calendars?: string[] }) {
   const [triggers, setTriggers] = useState(start)
   return (
     <TriggerEditor
       triggers={triggers}
+      calendars={calendars ?? []}
       errors={[]}
       onChange={(next) => {
         last = next
@@ -96,6 +97,7 @@ test('another kind keeps the number, the zone and the bounds that it has too', (
   })
   expect(ofKind(bounded, 'fixedDelay').end).toBe(bounded.end)
   expect(otherFields(bounded)).toEqual([])
+  expect(ofKind(bounded, 'fixedDelay').start).toBe(bounded.start)
   expect(ofKind(bounded, 'once')).toEqual({ no: 1, kind: 'once', at: '', zone: 'Asia/Shanghai' })
 })
 
@@ -117,4 +119,16 @@ test('a trigger of kind event has its condition in the form, and no bounds', asy
   await userEvent.type(screen.getByLabelText('Only if'), 'event.amount > 100.0')
   expect(last[0]?.filter).toBe('event.amount > 100.0')
   expect(screen.queryByLabelText('Not after')).not.toBeInTheDocument()
+})
+
+test('jitter and calendars are written and taken away again', async () => {
+  await inLanguage('en')
+  await renderPage(<Form start={[{ ...bounded, calendars: ['gone'] }]} calendars={['holidays']} />)
+  await userEvent.type(await screen.findByLabelText('Jitter'), '5m')
+  await userEvent.click(screen.getByRole('checkbox', { name: 'holidays' }))
+  expect(last).toEqual([{ ...bounded, jitter: '5m', calendars: ['gone', 'holidays'] }])
+  await userEvent.click(screen.getByRole('checkbox', { name: 'gone' }))
+  await userEvent.click(screen.getByRole('checkbox', { name: 'holidays' }))
+  await userEvent.clear(screen.getByLabelText('Jitter'))
+  expect(JSON.parse(JSON.stringify(last))).toEqual([bounded])
 })
