@@ -82,6 +82,10 @@ func (b *Bucket) SetControl(c Control) error {
 
 // Miss ends batches that have not started, with all their executions: MISSED.
 func (b *Bucket) Miss(batches map[string]int, executions []int64, reason, detail string, now int64) error {
+	return b.unstarted(batches, executions, batch.EventMiss, reason, detail, now)
+}
+
+func (b *Bucket) unstarted(batches map[string]int, executions []int64, e batch.Event, reason, detail string, now int64) error {
 	from := b.s.machine.RunsTaking(batch.RunCancel)
 	err := eachDay(executions, func(day int, part []int64) error {
 		args := append([]any{string(batch.RunCancelled), now, reason, day}, anys(from)...)
@@ -89,9 +93,9 @@ func (b *Bucket) Miss(batches map[string]int, executions []int64, reason, detail
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("miss executions: %w", err)
+		return fmt.Errorf("end executions that have not started: %w", err)
 	}
-	return b.EndBatches(batches, batch.EventMiss, reason, cut(detail, 500), 0, 0, now)
+	return b.EndBatches(batches, e, reason, cut(detail, 500), 0, 0, now)
 }
 
 // SetAppRate changes an app's drain rate. ErrStale: its version is not that of a.

@@ -304,8 +304,8 @@ func (t *Trigger) executions(x firing, rows []store.ExecutionRow, add []*ready.E
 			Status: batch.RunScheduled, TriggerTime: x.row.DueAt, NotBefore: x.notBefore,
 		})
 		e := &ready.Execution{Batch: x.batch, Shard: shard, Attempt: 1, NotBefore: x.notBefore}
-		// A catch-up may have to wait for another one.
-		if x.batch.CatchUp {
+		// What is late may have to wait for another one.
+		if x.batch.Late() {
 			add = append(add, e)
 			continue
 		}

@@ -122,6 +122,7 @@ func New(r *gin.Engine, c Config) (*API, huma.API) {
 	a.tenants()
 	a.jobs()
 	a.backlogs()
+	a.backfills()
 	a.history()
 	a.observe()
 	return a, api

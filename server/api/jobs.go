@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -670,7 +671,7 @@ func (a *API) deleteJob(ctx context.Context, in *deleteJobInput) (*empty, error)
 		return nil, err
 	}
 	defer a.Ready.Hold(j.Bucket)()
-	ahead, late := a.ahead(j.ID, now), a.backlogOf(ready.DrainKey{Job: j.ID})
+	ahead, late, backfill := a.ahead(j.ID, now), a.backlogOf(ready.DrainKey{Job: j.ID}), a.backfillOf(j.ID)
 	err = a.inBucket(ctx, j.Bucket, func(b *store.Bucket) error {
 		if err := b.Withdraw(batchesOf(ahead)); err != nil {
 			return err
@@ -678,10 +679,13 @@ func (a *API) deleteJob(ctx context.Context, in *deleteJobInput) (*empty, error)
 		if err := b.Miss(batchesOf(late), idsOf(late), reasonPaused, "", now); err != nil {
 			return err
 		}
+		if err := b.Cancel(batchesOf(backfill), idsOf(backfill), reasonBackfill, "", now); err != nil {
+			return err
+		}
 		return b.DeleteJob(j, now, entry)
 	})
 	if err != nil {
-		a.Ready.Add(append(ahead, late...)...)
+		a.Ready.Add(slices.Concat(ahead, late, backfill)...)
 	}
 	return nil, err
 }
