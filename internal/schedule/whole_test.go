@@ -119,7 +119,7 @@ func TestNextAgreesWithTheCivilClockAtEveryChange(t *testing.T) {
 	const edge = 4 * time.Hour
 	first, last := time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 	changes, asks, fires, count, refused := 0, 0, 0, 0, 0
-	for _, name := range strings.Fields(zoneNames) {
+	for name := range strings.FieldsSeq(zoneNames) {
 		loc, err := ParseZone(name)
 		if err != nil {
 			refused++ // an abbreviation that means several places
