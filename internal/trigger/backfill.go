@@ -133,7 +133,7 @@ func (t *Trigger) Backfill(ctx context.Context, a BackfillAsk) (Backfilled, erro
 		}
 		if n := t.ready.Backfilling(a.Job.ID, 0); !a.DryRun && n+len(x.planned) > backfillWaiting {
 			return Backfilled{}, invalid("backfill_full", "from", "", fmt.Sprintf("%d batches of this job's backfills still wait, and at most %d may; wait until some have run, or cancel them (backfill/cancel).", n, backfillWaiting),
-				fmt.Sprintf("该作业的补跑还有 %d 个批次在等待，最多 %d 个；请等一部分运行完，或先取消（backfill/cancel）。", n, backfillWaiting))
+				fmt.Sprintf("该作业的补数还有 %d 个批次在等待，最多 %d 个；请等一部分运行完，或先取消（backfill/cancel）。", n, backfillWaiting))
 		}
 		// What is due by now must have its rows, so that it is found.
 		if err := t.Settle(ctx, a.Job.ID, a.Job.Bucket, now); err != nil {
@@ -382,13 +382,13 @@ func (t *Trigger) understand(ctx context.Context, a BackfillAsk, now int64) (x b
 	case from >= to:
 		return x, invalid("out_of_order", "to", a.To, "“to” must be after “from”; the range is from “from” up to and without “to”.", "“to” 必须晚于 “from”；范围包含 “from”，不含 “to”。")
 	case to > now:
-		return x, invalid("in_future", "to", a.To, "A backfill is of the past: “to” must not be after now, which is "+stamp+". What is planned later runs by itself.", "补跑只针对过去：“to” 不能晚于当前时间 "+stamp+"。之后的计划会自行触发。")
+		return x, invalid("in_future", "to", a.To, "A backfill is of the past: “to” must not be after now, which is "+stamp+". What is planned later runs by itself.", "补数只针对过去：“to” 不能晚于当前时间 "+stamp+"。之后的计划会自行触发。")
 	}
 	planned := between(s, from, to, BackfillLimit+1)
 	if len(planned) > BackfillLimit {
 		split := stampIn(planned[BackfillLimit], s.Zone())
 		bad := invalid("too_many", "to", a.To, fmt.Sprintf("There are more than %d planned instants in this range. Split it: first up to %s, then go on from there.", BackfillLimit, split),
-			fmt.Sprintf("该范围内的计划时间超过 %d 个。请分次补跑：先到 %s 为止，再从该时间继续。", BackfillLimit, split))
+			fmt.Sprintf("该范围内的计划时间超过 %d 个。请分次补数：先到 %s 为止，再从该时间继续。", BackfillLimit, split))
 		bad.Suggestion = split
 		return x, bad
 	}
@@ -409,7 +409,7 @@ func backfillTrigger(def *job.Definition, no int) (schedule.Spec, *message.Inval
 		plans := t.Kind == schedule.Cron || t.Kind == schedule.FixedRate || t.Kind == schedule.Once
 		if t.No == no && !plans {
 			return t, invalid("not_planned", "trigger", strconv.Itoa(no), fmt.Sprintf("Trigger %d (%s) has no planned instants that could be backfilled; only cron, fixedRate and once have.", no, t.Kind),
-				fmt.Sprintf("触发器 %d（%s）没有可补跑的计划时间；只有 cron、fixedRate 和 once 有。", no, t.Kind))
+				fmt.Sprintf("触发器 %d（%s）没有可补数的计划时间；只有 cron、fixedRate 和 once 有。", no, t.Kind))
 		}
 		if plans {
 			with = append(with, t)
@@ -423,7 +423,7 @@ func backfillTrigger(def *job.Definition, no int) (schedule.Spec, *message.Inval
 	switch {
 	case len(with) == 0:
 		return schedule.Spec{}, invalid("not_planned", "trigger", "", "No trigger of this job has planned instants that could be backfilled; only cron, fixedRate and once have. Run it by hand instead.",
-			"该作业没有带计划时间的触发器，无法补跑；只有 cron、fixedRate 和 once 有。请改用手动触发。")
+			"该作业没有带计划时间的触发器，无法补数；只有 cron、fixedRate 和 once 有。请改用手动触发。")
 	case no != 0:
 		return schedule.Spec{}, invalid("unknown_trigger", "trigger", strconv.Itoa(no), fmt.Sprintf("The job has no trigger %d; it can be: %s.", no, list), fmt.Sprintf("该作业没有触发器 %d；可选：%s。", no, list))
 	case len(with) > 1:

@@ -343,8 +343,8 @@ const zh: Dictionary = {
     allow: '并行执行',
   },
   backfill: {
-    action: '补跑…',
-    title: '补跑 {{name}}',
+    action: '补数…',
+    title: '补数 {{name}}',
     help: '按过去的计划时间运行该任务，每个时间一个批次，排在所有准时触发之后。',
     from: '从',
     to: '到',

@@ -17,7 +17,7 @@ beforeEach(() => {
     const body = await request.json()
     asked.push(body)
     if (refuse) {
-      const message = { en: 'Split it.', zh: '请分次补跑。' }
+      const message = { en: 'Split it.', zh: '请分次补数。' }
       return json({ status: 422, code: 'invalid', errors: [{ code: 'too_many', field: 'to', message }] }, 422)
     }
     const made = ['2026-11-01T08:00:00+08:00', '2026-11-02T08:00:00+08:00'].map((plannedFor) => ({ plannedFor }))
@@ -63,5 +63,5 @@ test('a refusal stands at its field, in the language of the console', async () =
   await inLanguage('zh')
   await renderPage(<BackfillModal job={job} onClose={() => {}} />)
   await userEvent.click(await screen.findByRole('button', { name: /统 ?计/ }))
-  expect(await screen.findByText('请分次补跑。')).toBeInTheDocument()
+  expect(await screen.findByText('请分次补数。')).toBeInTheDocument()
 })
