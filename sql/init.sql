@@ -462,6 +462,45 @@ CREATE TABLE calendar_use (
 ALTER TABLE job_trigger MODIFY spec MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL;
 ALTER TABLE trigger_period MODIFY spec MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL;
 
+-- 0007_backfill.sql
+
+-- one request; key_hash is NULL without an idempotency key, answer until all its batches are made
+CREATE TABLE backfill (
+  id BIGINT NOT NULL,
+  day INT NOT NULL,
+  ns_id BIGINT NOT NULL,
+  job_id BIGINT NOT NULL,
+  job_version BIGINT NOT NULL,
+  trigger_no INT NOT NULL,
+  from_at BIGINT NOT NULL,
+  to_at BIGINT NOT NULL,
+  again TINYINT NOT NULL,
+  max_active INT NOT NULL,
+  key_hash CHAR(64) CHARACTER SET ascii COLLATE ascii_bin NULL,
+  body_hash CHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  answer MEDIUMTEXT CHARACTER SET ascii COLLATE ascii_bin NULL,
+  created_by VARCHAR(128) NOT NULL,
+  created_at BIGINT NOT NULL,
+  PRIMARY KEY (id),
+  UNIQUE KEY uk_backfill_key (ns_id, job_id, key_hash),
+  KEY ix_backfill_day (day)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+
+-- which planned instant of which trigger a batch of a backfill is for
+CREATE TABLE backfill_batch (
+  batch_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  day INT NOT NULL,
+  ns_id BIGINT NOT NULL,
+  job_id BIGINT NOT NULL,
+  trigger_no INT NOT NULL,
+  planned_for BIGINT NOT NULL,
+  backfill_id BIGINT NOT NULL,
+  max_active INT NOT NULL,
+  PRIMARY KEY (batch_id),
+  KEY ix_backfill_batch_planned (job_id, trigger_no, planned_for),
+  KEY ix_backfill_batch_day (day)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+
 -- 0008_token.sql
 
 -- tokens of programs, for one namespace and a few things there; kept as a hash
@@ -488,4 +527,4 @@ CREATE TABLE goose_db_version (
   tstamp datetime NULL default CURRENT_TIMESTAMP,
   PRIMARY KEY(id)
 );
-INSERT INTO goose_db_version (version_id, is_applied) VALUES (0, 1), (1, 1), (4, 1), (5, 1), (6, 1), (8, 1);
+INSERT INTO goose_db_version (version_id, is_applied) VALUES (0, 1), (1, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1);

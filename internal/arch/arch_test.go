@@ -50,7 +50,7 @@ var mayImport = map[string]string{
 	"internal/appkey":   "internal/clock internal/egress internal/protocol internal/seal internal/store",
 	"internal/registry": "internal/clock internal/egress internal/protocol internal/routing internal/store",
 	"internal/outcome":  "internal/batch internal/clock internal/cluster internal/job internal/metric internal/protocol internal/ready internal/registry internal/schedule internal/store",
-	"internal/trigger": "internal/batch internal/clock internal/cluster internal/job internal/metric internal/outcome internal/quota internal/ready internal/registry internal/routing " +
+	"internal/trigger": "internal/batch internal/clock internal/cluster internal/job internal/message internal/metric internal/outcome internal/quota internal/ready internal/registry internal/routing " +
 		"internal/schedule internal/store",
 	"internal/dispatch": "internal/batch internal/clock internal/cluster internal/egress internal/job internal/metric internal/outcome internal/protocol internal/ready " +
 		"internal/registry internal/routing internal/store",

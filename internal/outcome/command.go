@@ -224,7 +224,7 @@ func (o *Outcome) Retry(ctx context.Context, bucket int, id string, entry *store
 		return len(rows), nil //nolint:nilerr // the rows are durable; the bucket is read again
 	}
 	shared.Admitted = true
-	o.ready.Active(ready.Active{BatchID: id, Day: day, Bucket: bucket, NS: head.NS, JobID: head.JobID})
+	o.ready.Active(shared.Active())
 	list := make([]*ready.Execution, len(rows))
 	for i, r := range rows {
 		list[i] = &ready.Execution{Batch: shared, ID: r.ID, Shard: r.Shard, Attempt: r.Attempt, Moves: r.Moves, NotBefore: now}
@@ -425,7 +425,7 @@ func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
 				shared[row.BatchID] = b
 				if head.State != batch.Delayed || row.Attempt > 1 || row.Status != batch.RunScheduled {
 					b.Admitted = true
-					o.ready.Active(ready.Active{BatchID: head.ID, Day: head.Day, Bucket: f.Bucket, NS: head.NS, JobID: head.JobID})
+					o.ready.Active(b.Active())
 				}
 			}
 			if row.Status == batch.RunScheduled {
@@ -438,7 +438,7 @@ func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
 					e.Bound = &ready.Bound{WorkerID: row.WorkerID, Address: row.WorkerAddress, StartID: row.WorkerStartID, Sent: row.NotBefore <= clock.Millis(o.clock)+clockSkew}
 					if e.Bound.Sent {
 						b.Admitted = true
-						o.ready.Active(ready.Active{BatchID: head.ID, Day: head.Day, Bucket: f.Bucket, NS: head.NS, JobID: head.JobID})
+						o.ready.Active(b.Active())
 					}
 				}
 				waiting = append(waiting, e)

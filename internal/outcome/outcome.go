@@ -882,6 +882,13 @@ func (o *Outcome) Batch(ctx context.Context, h store.BatchHead, bucket int) (*re
 	if h.Params != nil {
 		b.Params = *h.Params
 	}
+	if h.Kind == store.KindBackfill {
+		of, err := o.store.BackfillOf(ctx, h.ID)
+		if err != nil {
+			return nil, err
+		}
+		b.Backfill, b.MaxActive, b.Zone = of.Backfill, of.MaxActive, ZoneOf(def, of.No)
+	}
 	return b, nil
 }
 

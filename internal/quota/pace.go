@@ -64,9 +64,14 @@ func (p *Pace) Take(at int64) {
 }
 
 // May tells whether one more start at now is within the rate, by the starts that really were: what got
-// its time and could not use it must not come on top of those whose time it is.
+// its time and could not use it must not come on top of those whose time it is. Starts that lie further ahead
+// than a span are of before the clock went back: they say nothing of now.
 func (p *Pace) May(now int64) bool {
-	return p == nil || now-p.started[p.oldest] >= p.span
+	if p == nil {
+		return true
+	}
+	since := now - p.started[p.oldest]
+	return since >= p.span || since < -p.span
 }
 
 // Started notes a start.

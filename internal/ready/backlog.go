@@ -67,6 +67,9 @@ func (r *Ready) SetDrain(list ...Drain) {
 			r.insert(g)
 		}
 	}
+	if len(r.filling) > 0 {
+		r.fillAt = r.now // by other rates the next may be due sooner
+	}
 	r.Nudge()
 }
 

@@ -8,6 +8,7 @@
 package ready
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -49,6 +50,9 @@ type Batch struct {
 	Spread int64
 	// CatchUp says that it was missed and that its job's misfire policy lets it run all the same.
 	CatchUp bool
+	// Backfill is the backfill that it belongs to, 0 = none, and MaxActive how many of that may run at once.
+	Backfill  int64
+	MaxActive int
 	// Admitted is set once the job's concurrency policy let it in.
 	Admitted bool
 }
@@ -69,6 +73,11 @@ func (r *Ready) Ahead() int {
 
 // StartAt is when it should start: it is late from there on.
 func (b *Batch) StartAt() int64 { return b.DueAt + b.Spread }
+
+// Active is the batch as it counts against its job's limit.
+func (b *Batch) Active() Active {
+	return Active{BatchID: b.ID, Day: b.Day, Bucket: b.Bucket, NS: b.NS, JobID: b.JobID, Backfill: b.Backfill}
+}
 
 // Execution is one attempt that waits.
 type Execution struct {
@@ -129,6 +138,8 @@ type Active struct {
 	Bucket  int
 	NS      int64
 	JobID   int64
+	// Backfill is the backfill that it belongs to, 0 = none.
+	Backfill int64
 }
 
 // Reasons of a skip. The console has a sentence for each in both languages.
@@ -151,7 +162,9 @@ type jobState struct {
 	active  map[string]Active
 	waiting []group
 	// late are catch-ups that wait for each other: they are never skipped because of one of their own.
-	late    []group
+	late []group
+	// fills are the backfills that have batches left, oldest first.
+	fills   []*fill
 	covered bool
 }
 
@@ -185,6 +198,10 @@ type Ready struct {
 	pacesMax int
 	held     []group // catch-ups whose drain is paused
 	overdue  []group // catch-ups that were let in too late
+	// filling are the jobs with backfills, fillAt when the drain rates let the next of them start, and
+	// fillFrom when that was looked at last.
+	filling          map[int64]bool
+	fillAt, fillFrom int64
 
 	holds [batch.Buckets]sync.Mutex
 }
@@ -199,7 +216,7 @@ func (r *Ready) Hold(bucket int) (release func()) {
 
 // New makes an empty one whose wheel starts at now.
 func New(now time.Time) *Ready {
-	return &Ready{wheel: wheel.New(now.UnixMilli()), jobs: map[int64]*jobState{}, tenants: map[int64]*tenant{}, wake: make(chan struct{}, 1), drains: map[DrainKey]Drain{}, paces: map[DrainKey]*quota.Pace{}, pacesMax: pacesMin}
+	return &Ready{wheel: wheel.New(now.UnixMilli()), jobs: map[int64]*jobState{}, tenants: map[int64]*tenant{}, wake: make(chan struct{}, 1), drains: map[DrainKey]Drain{}, paces: map[DrainKey]*quota.Pace{}, pacesMax: pacesMin, filling: map[int64]bool{}, fillAt: math.MaxInt64}
 }
 
 // Wake signals that there may be something to do earlier than Next said.
@@ -257,6 +274,9 @@ func (r *Ready) Next() (ms int64, ok bool) {
 			ms, ok = at, true
 		}
 	}
+	if len(r.filling) > 0 && r.fillAt != math.MaxInt64 && (!ok || r.fillAt < ms) {
+		ms, ok = r.fillAt, true
+	}
 	return ms, ok
 }
 
@@ -267,7 +287,7 @@ func (r *Ready) Due(now int64) Verdicts {
 	defer r.mu.Unlock()
 	r.now = now
 	var v Verdicts
-	var late []group
+	var late, fills []group
 	due := r.early
 	r.early = nil
 	for _, value := range r.wheel.Advance(now, nil) {
@@ -284,12 +304,15 @@ func (r *Ready) Due(now int64) Verdicts {
 			r.early = append(r.early, g)
 		case g.list[0].Batch.CatchUp:
 			late = append(late, g)
+		case g.list[0].Batch.Backfill != 0:
+			fills = append(fills, g)
 		default:
 			r.admit(g, now, &v)
 		}
 	}
 	// Catch-ups last: firings that are on time go first.
 	r.catchUp(late, now, &v)
+	r.backfill(fills, now)
 	return v
 }
 
@@ -312,7 +335,7 @@ func (r *Ready) admit(g group, now int64, v *Verdicts) {
 	if b.Admitted {
 		// It has ended since it was put here: a former owner had sent it, and its result was faster
 		// than its turn. Let in again it would count as active for ever.
-		if len(s.active) == 0 && len(s.waiting) == 0 {
+		if s.idle() {
 			delete(r.jobs, b.JobID)
 		}
 		return
@@ -331,7 +354,7 @@ func (r *Ready) admit(g group, now int64, v *Verdicts) {
 		r.activate(s, g, now)
 		return
 	}
-	if b.Asked() {
+	if b.Asked() || s.behindBackfill(limit) {
 		s.waiting = append(s.waiting, g)
 		return
 	}
@@ -361,7 +384,9 @@ func (r *Ready) admit(g group, now int64, v *Verdicts) {
 		if !s.covered {
 			s.covered = true
 			for _, a := range s.active {
-				v.Cover = append(v.Cover, a)
+				if a.Backfill == 0 { // it does not make room for the job's firings, nor they for it
+					v.Cover = append(v.Cover, a)
+				}
 			}
 		}
 	default:
@@ -371,7 +396,7 @@ func (r *Ready) admit(g group, now int64, v *Verdicts) {
 
 func (r *Ready) activate(s *jobState, g group, now int64) {
 	b := g.list[0].Batch
-	s.active[b.ID] = Active{BatchID: b.ID, Day: b.Day, Bucket: b.Bucket, NS: b.NS, JobID: b.JobID}
+	s.active[b.ID] = b.Active()
 	b.Admitted = true
 	r.enqueue(g, now)
 }
@@ -384,7 +409,7 @@ func (r *Ready) enqueue(g group, now int64) {
 			r.tenants[e.Batch.NS] = t
 			r.order = append(r.order, e.Batch.NS)
 		}
-		l := lane{app: e.Batch.AppID, late: e.Batch.CatchUp}
+		l := lane{app: e.Batch.AppID, late: e.Batch.Late()}
 		q, ok := t.lanes[l]
 		if !ok {
 			q = &quota.Queue[*Execution]{}
@@ -452,9 +477,10 @@ func (r *Ready) Ended(jobID int64, batchID string, now int64) {
 	}
 	if len(s.active) == 0 {
 		s.covered = false
-		if len(s.waiting) == 0 && len(s.late) == 0 {
-			delete(r.jobs, jobID)
-		}
+	}
+	admitted = r.fill(jobID, now) || admitted || len(s.fills) > 0
+	if s.idle() {
+		delete(r.jobs, jobID)
 	}
 	r.mu.Unlock()
 	if admitted {
@@ -605,8 +631,15 @@ func (r *Ready) TakeOut(want func(*Execution) bool) []*Execution {
 			r.slots[i] = part(r.slots[i])
 		}
 	}
-	for _, s := range r.jobs {
+	for id, s := range r.jobs {
 		s.waiting, s.late = parts(s.waiting), parts(s.late)
+		for _, f := range s.fills {
+			f.queue = parts(f.queue)
+		}
+		s.fills = slices.DeleteFunc(s.fills, func(f *fill) bool { return len(f.queue) == 0 })
+		if s.idle() {
+			delete(r.jobs, id)
+		}
 	}
 	r.held, r.overdue, r.early = parts(r.held), parts(r.overdue), parts(r.early)
 	for _, t := range r.tenants {
@@ -644,7 +677,11 @@ func (r *Ready) Drop(bucket int) {
 			}
 		}
 		s.waiting, s.late = without(s.waiting, bucket), without(s.late, bucket)
-		if len(s.active) == 0 && len(s.waiting) == 0 && len(s.late) == 0 {
+		for _, f := range s.fills {
+			f.queue = without(f.queue, bucket)
+		}
+		s.fills = slices.DeleteFunc(s.fills, func(f *fill) bool { return len(f.queue) == 0 })
+		if s.idle() {
 			delete(r.jobs, id)
 		}
 	}

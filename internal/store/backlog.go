@@ -85,11 +85,6 @@ func (b *Bucket) Miss(batches map[string]int, executions []int64, reason, detail
 	return b.unstarted(batches, executions, batch.EventMiss, reason, detail, now)
 }
 
-// CallOff ends batches that have not started, with all their executions: CANCELLED.
-func (b *Bucket) CallOff(batches map[string]int, executions []int64, reason string, now int64) error {
-	return b.unstarted(batches, executions, batch.EventCancel, reason, "", now)
-}
-
 func (b *Bucket) unstarted(batches map[string]int, executions []int64, e batch.Event, reason, detail string, now int64) error {
 	from := b.s.machine.RunsTaking(batch.RunCancel)
 	err := eachDay(executions, func(day int, part []int64) error {

@@ -106,8 +106,12 @@ func (s *Store) DropHistory(ctx context.Context, beforeDay int) (dropped int64, 
 	if err := s.markDropped(ctx, beforeDay); err != nil {
 		return 0, err
 	}
+	if dropped, err = s.dropBackfills(ctx, beforeDay); err != nil {
+		return dropped, err
+	}
 	if s.dialect == "sqlite" {
-		return s.deleteSteps(ctx, beforeDay)
+		steps, err := s.deleteSteps(ctx, beforeDay)
+		return dropped + steps, err
 	}
 	for _, table := range partitioned() {
 		rows, err := s.main.QueryContext(ctx, "SELECT partition_name FROM information_schema.partitions WHERE table_schema = DATABASE() AND table_name = ? AND partition_name <> 'pmax'", table)

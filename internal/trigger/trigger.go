@@ -281,8 +281,8 @@ func (t *Trigger) executions(x firing, rows []store.ExecutionRow, add []*ready.E
 			Status: batch.RunScheduled, TriggerTime: x.row.DueAt, NotBefore: x.notBefore,
 		})
 		e := &ready.Execution{Batch: x.batch, Shard: shard, Attempt: 1, NotBefore: x.notBefore}
-		// A catch-up may have to wait for another one, and who is there when jitter lets a firing start shows then.
-		if x.batch.CatchUp || x.batch.Spread > 0 {
+		// What is late may have to wait for another one, and who is there when jitter lets a firing start shows then.
+		if x.batch.Late() || x.batch.Spread > 0 {
 			add = append(add, e)
 			continue
 		}

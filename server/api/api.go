@@ -137,6 +137,7 @@ func New(r *gin.Engine, c Config) (*API, huma.API) {
 	a.backlogs()
 	a.delayed()
 	a.programTokens()
+	a.backfills()
 	a.history()
 	a.observe()
 	return a, api

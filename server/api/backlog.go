@@ -281,29 +281,37 @@ func (a *API) dropBacklog(ctx context.Context, in *backlogChange) (*body[backlog
 		return nil, err
 	}
 	by := httpx.CallerOf(ctx).Principal.Name
-	for first := true; first || len(late) > 0; first = false {
-		n := min(dropStep, len(late))
-		for n < len(late) && late[n].Batch == late[n-1].Batch {
-			n++ // a batch ends in one transaction with all its shards
+	err = a.inSteps(ctx, ns.Bucket, late, func(t *store.Bucket, part []*ready.Execution, first bool) error {
+		if err := t.Miss(batchesOf(part), idsOf(part), reasonDropped, by, clock.Millis(a.Clock)); err != nil || !first {
+			return err
 		}
-		part := late[:n]
-		err := a.inBucket(ctx, ns.Bucket, func(t *store.Bucket) error {
-			if err := t.Miss(batchesOf(part), idsOf(part), reasonDropped, by, clock.Millis(a.Clock)); err != nil {
-				return err
-			}
-			if !first {
-				return nil
-			}
-			return t.Audit(entry)
-		})
-		if err != nil {
-			a.Ready.Add(late...)
-			return nil, err
-		}
+		return t.Audit(entry)
+	}, func(part []*ready.Execution) {
 		a.Metrics.Fates.WithLabelValues("missed", reasonDropped).Add(float64(len(batchesOf(part))))
-		late = late[n:]
+	})
+	if err != nil {
+		return nil, err
 	}
 	return &body[backlogChanged]{out}, nil
+}
+
+// inSteps ends what was taken out of memory, a transaction for each few thousand; first says which may write
+// what belongs to all. What is left after an error goes back. done is called after each commit.
+func (a *API) inSteps(ctx context.Context, bucket int, list []*ready.Execution, end func(t *store.Bucket, part []*ready.Execution, first bool) error, done func(part []*ready.Execution)) error {
+	for first := true; first || len(list) > 0; first = false {
+		n := min(dropStep, len(list))
+		for n < len(list) && list[n].Batch == list[n-1].Batch {
+			n++ // a batch ends in one transaction with all its shards
+		}
+		part := list[:n]
+		if err := a.inBucket(ctx, bucket, func(t *store.Bucket) error { return end(t, part, first) }); err != nil {
+			a.Ready.Add(list...)
+			return err
+		}
+		done(part)
+		list = list[n:]
+	}
+	return nil
 }
 
 type appRateInput struct {

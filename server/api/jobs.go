@@ -724,7 +724,7 @@ func (a *API) deleteJob(ctx context.Context, in *deleteJobInput) (*empty, error)
 	}
 	defer a.Ready.Hold(j.Bucket)()
 	one := map[int64]bool{j.ID: true}
-	ahead, late := a.ahead(one, now), a.unstarted(one, now)
+	ahead, late, backfill := a.ahead(one, now), a.unstarted(one, now), a.backfillOf(j.ID)
 	// Tasks that rest in their table are called off when they are taken from there.
 	asked := a.Ready.TakeOut(func(e *ready.Execution) bool {
 		return e.Batch.JobID == j.ID && e.Batch.Asked() && !e.Batch.Admitted && e.Attempt == 1
@@ -736,13 +736,16 @@ func (a *API) deleteJob(ctx context.Context, in *deleteJobInput) (*empty, error)
 		if err := b.Miss(batchesOf(late), idsOf(late), reasonPaused, "", now); err != nil {
 			return err
 		}
-		if err := b.CallOff(batchesOf(asked), idsOf(asked), outcome.ReasonJobDeleted, now); err != nil {
+		if err := b.Cancel(batchesOf(asked), idsOf(asked), outcome.ReasonJobDeleted, "", now); err != nil {
+			return err
+		}
+		if err := b.Cancel(batchesOf(backfill), idsOf(backfill), reasonBackfill, "", now); err != nil {
 			return err
 		}
 		return b.DeleteJob(j, now, entry)
 	})
 	if err != nil {
-		a.Ready.Add(slices.Concat(ahead, late, asked)...)
+		a.Ready.Add(slices.Concat(ahead, late, backfill, asked)...)
 	}
 	return nil, err
 }

@@ -142,7 +142,13 @@ func operations() map[string]operation {
 			return w.ns.Path("/jobs/" + w.ns.Job(axtest.Def{"name": w.fresh(), "enabled": false}) + "/enable")
 		}, body: nothing},
 		"POST " + jobs + "/{id}/disable": {who: operators, status: 200, changes: "job.pause", path: func(w *world) string { return w.ns.Path("/jobs/" + w.newJob() + "/disable") }, body: nothing},
-		"POST " + jobs + "/{id}/trigger": {who: operators, status: 200, changes: "job.run", path: func(w *world) string { return w.ns.Path("/jobs/" + w.newJob() + "/trigger") }, body: nothing},
+		"POST " + jobs + "/{id}/backfill": {who: operators, status: 200, changes: "job.run", path: func(w *world) string {
+			return w.ns.Path("/jobs/" + w.ns.Job(axtest.Def{"name": w.fresh(), "triggers": []map[string]any{{"kind": "cron", "expr": "0 * * * * ?", "dialect": "quartz", "zone": "UTC"}}}) + "/backfill")
+		}, body: func(*world) any {
+			return map[string]any{"from": "2024-06-01T00:00:00Z", "to": "2024-06-01T00:10:00Z"}
+		}},
+		"POST " + jobs + "/{id}/backfill/cancel": {who: operators, status: 200, changes: "batch.cancel", path: func(w *world) string { return w.ns.Path("/jobs/" + w.newJob() + "/backfill/cancel") }, body: nothing},
+		"POST " + jobs + "/{id}/trigger":         {who: operators, status: 200, changes: "job.run", path: func(w *world) string { return w.ns.Path("/jobs/" + w.newJob() + "/trigger") }, body: nothing},
 		"POST /api/v1/namespaces/{namespace}/schedule/preview": {who: readers, status: 200, path: at("/schedule/preview"), body: func(*world) any {
 			return map[string]any{"triggers": []map[string]any{{"kind": "cron", "expr": "0 0 8 * * ?"}}}
 		}},

@@ -606,6 +606,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/namespaces/{namespace}/jobs/{id}/backfill": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Run a job for planned instants of the past */
+        post: operations["backfillJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/jobs/{id}/backfill/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Cancel what has not started of a job's backfills; what runs goes on */
+        post: operations["cancelBackfill"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/namespaces/{namespace}/jobs/{id}/delayed": {
         parameters: {
             query?: never;
@@ -857,6 +891,75 @@ export interface components {
             outcome: string;
             requestId: string;
         };
+        BackfillCancelled: {
+            /**
+             * Format: int64
+             * @description batches that had not started
+             */
+            count: number;
+            dryRun: boolean;
+        };
+        BackfillInputBody: {
+            /** @description also what has run successfully */
+            again?: boolean;
+            /** @description only say what would be made */
+            dryRun?: boolean;
+            /** @description RFC 3339, or a date in the trigger's zone */
+            from: string;
+            /** @description instead of the header */
+            idempotencyKey?: string;
+            /**
+             * Format: int64
+             * @description how many run at once, 1 to 20; default 1
+             */
+            maxActive?: number;
+            /** @description RFC 3339, or a date in the trigger's zone; not part of the range, and not after now */
+            to: string;
+            /**
+             * Format: int64
+             * @description number of the trigger; needed when several have planned instants
+             */
+            trigger?: number;
+        };
+        BackfillLeftOut: {
+            /** @description the batch because of which */
+            batchId: string;
+            plannedFor: string;
+            /** @enum {string} */
+            reason: "succeeded" | "open";
+        };
+        BackfillMade: {
+            /** @description left out in a dry run */
+            batchId?: string;
+            plannedFor: string;
+        };
+        Backfilled: {
+            dryRun: boolean;
+            from: string;
+            /** @description of the backfill; empty for a dry run */
+            id: string;
+            leftOut: components["schemas"]["BackfillLeftOut"][];
+            /** @description in the order in which they run */
+            made: components["schemas"]["BackfillMade"][];
+            /**
+             * Format: int64
+             * @description how many of it run at once at most; never more than the job's own limit
+             */
+            maxActive: number;
+            /**
+             * Format: int64
+             * @description planned instants in the range
+             */
+            planned: number;
+            to: string;
+            /**
+             * Format: int64
+             * @description number of the trigger
+             */
+            trigger: number;
+            /** @description of the trigger */
+            zone: string;
+        };
         BacklogBody: {
             /** @description that of all jobs of an app */
             app?: string;
@@ -1006,6 +1109,10 @@ export interface components {
             weekdays?: string[];
             /** @description whose days and hours are meant; empty = the zone of each trigger */
             zone?: string;
+        };
+        CancelBackfillInputBody: {
+            /** @description only count */
+            dryRun?: boolean;
         };
         ConcurrencyBody: {
             /**
@@ -4780,6 +4887,171 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    backfillJob: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description the same key answers the same, with no second effect */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                namespace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BackfillInputBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Backfilled"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancelBackfill: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["CancelBackfillInputBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BackfillCancelled"];
+                };
             };
             /** @description Unauthorized */
             401: {

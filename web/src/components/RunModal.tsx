@@ -4,16 +4,10 @@ import { useState } from 'react'
 import { api, must, refusedOf } from '../api/client'
 import type { Job } from '../api/types'
 import { useT, useText } from '../i18n/useText'
+import { freshKey } from '../lib/key'
 import { useNamespace } from '../shell/namespace'
 import { Field, type Refusal } from './basics'
 import { useBatchToast, useShowError } from './mutations'
-
-// A key made once per dialog lets a repeated click, or a retry after a lost answer,
-// open one batch only. crypto.randomUUID is absent on plain http.
-function freshKey(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(16))
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('')
-}
 
 export function RunModal({ job, onClose }: { job: Job; onClose: () => void }) {
   const t = useT()

@@ -4,6 +4,7 @@ import { useState } from 'react'
 import { refusedOf } from '../api/client'
 import { jobQuery, latestBatches, unlessGone } from '../api/queries'
 import type { Job } from '../api/types'
+import { BackfillModal } from '../components/BackfillModal'
 import { CopyButton, ErrorBox, Facts, Guarded, PageHead, Skeleton, Tabs } from '../components/basics'
 import { DataPage } from '../components/DataTable'
 import { useJobActions } from '../components/mutations'
@@ -47,12 +48,16 @@ function Detail({ job }: { job: Job }) {
   const search = useSearch({ from: '/ns/$ns/jobs/$id' })
   const navigate = useNavigate({ from: '/ns/$ns/jobs/$id' })
   const [running, setRunning] = useState(false)
+  const [filling, setFilling] = useState(false)
   const tab = search.tab ?? 'overview'
   return (
     <>
       <PageHead title={job.name} tag={<StatusTag state={job.enabled ? 'ENABLED' : 'DISABLED'} />}>
         <Guarded allowed={can('job.run')} permission="job.run" type="primary" onClick={() => setRunning(true)}>
           {t('jobs.run')}
+        </Guarded>
+        <Guarded allowed={can('job.run')} permission="job.run" onClick={() => setFilling(true)}>
+          {t('backfill.action')}
         </Guarded>
         <Guarded
           allowed={can('job.pause')}
@@ -100,6 +105,7 @@ function Detail({ job }: { job: Job }) {
       {tab === 'executions' && <ExecutionsTab job={job} />}
       {tab === 'definition' && <DefinitionTab job={job} />}
       {running && <RunModal job={job} onClose={() => setRunning(false)} />}
+      {filling && <BackfillModal job={job} onClose={() => setFilling(false)} />}
     </>
   )
 }
