@@ -498,6 +498,9 @@ func (p *pass) take(r *Report) error {
 		p.event(row, "not_delivered", r.Reason)
 		return nil
 	}
+	if r.Result != nil && row.ActualTime == 0 {
+		p.drift(row) // its acceptance came with its result
+	}
 	return p.end(r, row, to)
 }
 
