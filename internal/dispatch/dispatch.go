@@ -67,9 +67,11 @@ type Dispatch struct {
 	settings Settings
 	origin   string // "[ax-<port>]" of the dispatch line
 
-	mu      sync.Mutex
-	senders map[int64]*sender
-	active  sync.WaitGroup
+	mu       sync.Mutex
+	skips    []ready.Skip // decided and not yet written
+	skipping bool
+	senders  map[int64]*sender
+	active   sync.WaitGroup
 }
 
 // Config is what a Dispatch needs.
@@ -140,9 +142,7 @@ type chosen struct {
 func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error) {
 	verdicts := d.ready.Due(now)
 	var errs error
-	if len(verdicts.Skips) > 0 {
-		errs = errors.Join(errs, d.outcome.Skip(ctx, verdicts.Skips))
-	}
+	d.skip(ctx, verdicts.Skips)
 	if len(verdicts.Missed) > 0 {
 		errs = errors.Join(errs, d.outcome.Miss(ctx, verdicts.Missed))
 	}
@@ -208,6 +208,36 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 	d.sendBound(ctx, sendable)
 	errs = errors.Join(errs, d.noteWaiting(ctx, waiting), d.assign(ctx, picked, now, true), d.assign(ctx, lost, now, false))
 	return d.ready.Len() > 0 || taken == passLimit, errs
+}
+
+// skip makes skips durable beside the passes: what is to be sent does not wait for it. Those that pile up
+// meanwhile go together.
+func (d *Dispatch) skip(ctx context.Context, list []ready.Skip) {
+	if len(list) == 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.skips = append(d.skips, list...)
+	if d.skipping {
+		return
+	}
+	d.skipping = true
+	d.active.Go(func() {
+		for {
+			d.mu.Lock()
+			part := d.skips
+			d.skips = nil
+			d.skipping = len(part) > 0
+			d.mu.Unlock()
+			if len(part) == 0 {
+				return
+			}
+			if err := d.outcome.Skip(context.WithoutCancel(ctx), part); err != nil {
+				d.log.WarnContext(ctx, "skips not written", slog.Int("count", len(part)), slog.String("err", err.Error()))
+			}
+		}
+	})
 }
 
 // pick chooses the executor for an execution. A reason other than "" says why none can take

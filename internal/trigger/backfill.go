@@ -334,7 +334,7 @@ func judge(list []store.Instant, f store.Backfill) (because *store.Instant, ours
 
 // backfilled makes the batch of a planned instant: due now, planned for then. Its id has both.
 func (t *Trigger) backfilled(f store.Fence, j store.Job, x backfill, planned, now int64) firing {
-	var tail [4]byte
+	var tail [8]byte
 	_, _ = rand.Read(tail[:])
 	id := batch.FreshID(j.ID, time.UnixMilli(now).In(x.zone), "b"+time.UnixMilli(planned).In(x.zone).Format("20060102150405")+"-"+hex.EncodeToString(tail[:]))
 	def := x.def

@@ -145,7 +145,7 @@ func (t *Trigger) Reschedule(ctx context.Context, j store.Job, old store.Batch, 
 	if err != nil {
 		return Answer{}, err
 	}
-	var tail [4]byte
+	var tail [8]byte
 	_, _ = rand.Read(tail[:])
 	due := max(dueAt, now)
 	id := batch.FreshID(j.ID, time.UnixMilli(due).In(location), hex.EncodeToString(tail[:]))
