@@ -232,11 +232,13 @@ func eachDay(ids []int64, f func(day int, part []int64) error) error {
 	return nil
 }
 
+// Where rows are named by their ids, "+bucket" keeps SQLite from reading all of the bucket by its index instead.
+
 // Executions reads executions of this bucket by id. Ids that do not exist are left out.
 func (b *Bucket) Executions(ids []int64) (map[int64]Execution, error) {
 	out := make(map[int64]Execution, len(ids))
 	err := eachDay(ids, func(day int, part []int64) error {
-		rows, err := b.tx.QueryContext(b.ctx, "SELECT "+executionColumns+" FROM execution_log WHERE day = ? AND bucket = ? AND id IN ("+marks(len(part))+")", append([]any{day, b.f.Bucket}, anys(part)...)...)
+		rows, err := b.tx.QueryContext(b.ctx, "SELECT "+executionColumns+" FROM execution_log WHERE day = ? AND +bucket = ? AND id IN ("+marks(len(part))+")", append([]any{day, b.f.Bucket}, anys(part)...)...)
 		if err != nil {
 			return fmt.Errorf("read executions: %w", err)
 		}
@@ -566,7 +568,7 @@ func (b *Bucket) Heads(ids map[string]int) (map[string]BatchHead, error) {
 	for day, all := range days {
 		for start := 0; start < len(all); start += group {
 			part := all[start:min(start+group, len(all))]
-			rows, err := b.tx.QueryContext(b.ctx, "SELECT "+headColumns+" FROM execution_batch WHERE day = ? AND bucket = ? AND batch_id IN ("+marks(len(part))+")", append([]any{day, b.f.Bucket}, anys(part)...)...)
+			rows, err := b.tx.QueryContext(b.ctx, "SELECT "+headColumns+" FROM execution_batch WHERE day = ? AND +bucket = ? AND batch_id IN ("+marks(len(part))+")", append([]any{day, b.f.Bucket}, anys(part)...)...)
 			if err != nil {
 				return nil, fmt.Errorf("read batches: %w", err)
 			}

@@ -210,7 +210,7 @@ func (b *Bucket) Withdraw(batches map[string]int) error {
 		for start := 0; start < len(ids); start += group {
 			part := ids[start:min(start+group, len(ids))]
 			for _, table := range []string{"execution_log", "execution_batch"} {
-				if _, err := b.tx.ExecContext(b.ctx, "DELETE FROM "+table+" WHERE day = ? AND bucket = ? AND batch_id IN ("+marks(len(part))+")", append([]any{day, b.f.Bucket}, anys(part)...)...); err != nil {
+				if _, err := b.tx.ExecContext(b.ctx, "DELETE FROM "+table+" WHERE day = ? AND +bucket = ? AND batch_id IN ("+marks(len(part))+")", append([]any{day, b.f.Bucket}, anys(part)...)...); err != nil {
 					return fmt.Errorf("withdraw: %w", err)
 				}
 			}
