@@ -79,11 +79,11 @@ type Job struct {
 }
 
 func (j Job) path(parts ...string) string {
-	path := "/api/v1/namespaces/" + url.PathEscape(j.Namespace)
-	for _, p := range parts {
-		path += "/" + url.PathEscape(p)
+	escaped := make([]string, len(parts))
+	for i, p := range parts {
+		escaped[i] = url.PathEscape(p)
 	}
-	return path
+	return "/api/v1/namespaces/" + url.PathEscape(j.Namespace) + "/" + strings.Join(escaped, "/")
 }
 
 // Delay makes a delayed task and returns its batch id. When Key is taken the error is an *APIError with code key_taken
