@@ -205,8 +205,7 @@ func (t *Trigger) asked(ctx context.Context, f store.Fence, a *Ask, now int64) (
 	if err != nil {
 		return firing{}, err
 	}
-	zone := outcome.ZoneOf(def, 0)
-	location, err := schedule.ParseZone(zone)
+	location, err := schedule.ParseZone(outcome.ZoneOf(def, 0))
 	if err != nil {
 		return firing{}, err
 	}

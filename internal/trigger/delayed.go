@@ -2,8 +2,6 @@ package trigger
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"time"
 
@@ -137,19 +135,11 @@ func (t *Trigger) Reschedule(ctx context.Context, j store.Job, old store.Batch, 
 		return Answer{}, outcome.ErrNotOwner
 	}
 	now := clock.Millis(t.clock)
-	def, err := t.store.Definition(ctx, j.ID, j.Version)
+	x, err := t.asked(ctx, f, &Ask{Job: j, Kind: schedule.Delayed, DueAt: dueAt, Event: old.Event, By: by, BusinessKey: old.Key}, now)
 	if err != nil {
 		return Answer{}, err
 	}
-	location, err := schedule.ParseZone(outcome.ZoneOf(def, 0))
-	if err != nil {
-		return Answer{}, err
-	}
-	var tail [8]byte
-	_, _ = rand.Read(tail[:])
-	due := max(dueAt, now)
-	id := batch.FreshID(j.ID, time.UnixMilli(due).In(location), hex.EncodeToString(tail[:]))
-	x := t.fresh(f, j, def, schedule.Delayed, id, due, nil, old.Event, old.Key, by, now)
+	id := x.row.ID
 	var add []*ready.Execution
 	var soon bool
 	follow := func(b *store.Bucket) error {
@@ -181,7 +171,7 @@ func (t *Trigger) Reschedule(ctx context.Context, j store.Job, old store.Batch, 
 	if soon {
 		t.Nudge()
 	}
-	return Answer{BatchID: id, DueAt: due}, nil
+	return Answer{BatchID: id, DueAt: x.row.DueAt}, nil
 }
 
 func (t *Trigger) moveResting(ctx context.Context, f store.Fence, ns int64, batchID, next string, now int64, follow func(b *store.Bucket) error) error {
