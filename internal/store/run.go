@@ -105,15 +105,16 @@ func (b *Bucket) InsertBatches(list []BatchRow) (existing map[string]bool, err e
 		if n, _ := res.RowsAffected(); n == int64(len(part)) {
 			return nil
 		}
-		// Some firing has its row: find out which of ours are not the ones just written. A row
-		// of ours carries our created_at; comparing it tells them apart.
+		// Some firing has its row: find out which of ours are not the ones just written. A row of ours carries our
+		// created_at and has no execution yet. Neither alone would tell them apart: two readings of one trigger may
+		// be of one millisecond, and what was missed never has an execution.
 		ids := make([]any, 0, len(part)+1)
 		created := map[string]int64{}
 		for _, r := range part {
 			ids = append(ids, r.ID)
 			created[r.ID] = r.CreatedAt
 		}
-		found, err := b.tx.QueryContext(b.ctx, "SELECT batch_id, created_at FROM execution_batch WHERE batch_id IN ("+marks(len(ids))+")", ids...)
+		found, err := b.tx.QueryContext(b.ctx, "SELECT batch_id, created_at, EXISTS (SELECT 1 FROM execution_log e WHERE e.batch_id = b.batch_id AND e.day = b.day) FROM execution_batch b WHERE batch_id IN ("+marks(len(ids))+")", ids...)
 		if err != nil {
 			return fmt.Errorf("find existing batches: %w", err)
 		}
@@ -121,11 +122,12 @@ func (b *Bucket) InsertBatches(list []BatchRow) (existing map[string]bool, err e
 		for found.Next() {
 			var id string
 			var at int64
-			if err := found.Scan(&id, &at); err != nil {
+			var begun bool
+			if err := found.Scan(&id, &at, &begun); err != nil {
 				_ = found.Close() //nolint:sqlclosecheck // a defer in a loop would keep them all open
 				return err
 			}
-			if created[id] == at {
+			if created[id] == at && !begun {
 				ours[id] = true
 			}
 		}

@@ -69,6 +69,11 @@ func TestTheSameFiringIsMadeOnce(t *testing.T) {
 		renamed := row("10001-20260101000000z", due, 1)
 		renamed.CreatedAt += 7
 		require.Equal(t, map[string]bool{"10001-20260101000000z": true}, insert(renamed))
+		// Two readings of the trigger in one millisecond: what was made by the first has its execution.
+		require.NoError(t, s.InBucket(ctx, f, func(b *store.Bucket) error {
+			return b.InsertExecutions([]store.ExecutionRow{{ID: 1, Day: again.Day, NS: 1, JobID: 10001, BatchID: "10001-20260101000000", Total: 1, Attempt: 1, Status: batch.RunScheduled, TriggerTime: due}})
+		}))
+		require.Equal(t, map[string]bool{"10001-20260101000000": true}, insert(row("10001-20260101000000", due, 1), row("10001-20260101000020", due+20_000, 1)))
 		// Batches without a trigger number do not take part.
 		require.Empty(t, insert(row("10001-20260101000000000-aaaa", due, 0), row("10001-20260101000000000-bbbb", due, 0)))
 	})

@@ -71,8 +71,9 @@ type API struct {
 	Config
 	huma huma.API
 
-	makersMu sync.Mutex           // guards the two below
-	makers   map[string]time.Time // who makes delayed tasks or events for which job → when that had its last audit entry
+	turns    [store.Buckets]chan struct{} // who edits the definitions of a bucket's namespaces holds its place
+	makersMu sync.Mutex                   // guards the two below
+	makers   map[string]time.Time         // who makes delayed tasks or events for which job → when that had its last audit entry
 	filters  map[string]*filter.Filter
 }
 
@@ -120,6 +121,9 @@ const (
 // guards must not be served.
 func New(r *gin.Engine, c Config) (*API, huma.API) {
 	a := &API{Config: c, makers: map[string]time.Time{}, filters: map[string]*filter.Filter{}}
+	for i := range a.turns {
+		a.turns[i] = make(chan struct{}, 1)
+	}
 	hooks()
 	config := huma.DefaultConfig("ax", c.Version)
 	config.Info.Description = "Jobs, batches and executions of ax. Ids are strings, times RFC 3339, durations as in \"5s\". Errors are RFC 9457 problems in the language of Accept-Language (en, zh)."

@@ -96,7 +96,11 @@ func (a *API) cancelBackfill(ctx context.Context, in *cancelBackfillInput) (*bod
 	if in.Body != nil && in.Body.DryRun {
 		return &body[backfillCancelled]{backfillCancelled{a.Ready.Backfilling(j.ID, 0), true}}, nil
 	}
-	defer a.Ready.Hold(j.Bucket)()
+	fence, release, err := a.held(ctx, j.Bucket)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	rest := a.backfillOf(j.ID)
 	out := backfillCancelled{Count: len(batchesOf(rest))}
 	entry, err := a.entry(ctx, auth.BatchCancel, "job", j.ID, j.Definition.Name, map[string]any{"backfill": map[string]any{"count": out.Count}}, map[string]any{"backfill": map[string]any{"count": 0}})
@@ -105,7 +109,7 @@ func (a *API) cancelBackfill(ctx context.Context, in *cancelBackfillInput) (*bod
 		return nil, err
 	}
 	by := httpx.CallerOf(ctx).Principal.Name
-	err = a.inSteps(ctx, j.Bucket, rest, func(t *store.Bucket, part []*ready.Execution, first bool) error {
+	err = a.inSteps(ctx, fence, rest, func(t *store.Bucket, part []*ready.Execution, first bool) error {
 		if err := t.Cancel(batchesOf(part), idsOf(part), reasonBackfill, by, clock.Millis(a.Clock)); err != nil || !first {
 			return err
 		}

@@ -271,7 +271,11 @@ func (a *API) dropBacklog(ctx context.Context, in *backlogChange) (*body[backlog
 		return &body[backlogChanged]{out}, nil
 	}
 	ns := nsOf(ctx)
-	defer a.Ready.Hold(ns.Bucket)()
+	fence, release, err := a.held(ctx, ns.Bucket)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	late := a.backlogOf(w.key)
 	batches := batchesOf(late)
 	out.Count = len(batches)
@@ -281,7 +285,7 @@ func (a *API) dropBacklog(ctx context.Context, in *backlogChange) (*body[backlog
 		return nil, err
 	}
 	by := httpx.CallerOf(ctx).Principal.Name
-	err = a.inSteps(ctx, ns.Bucket, late, func(t *store.Bucket, part []*ready.Execution, first bool) error {
+	err = a.inSteps(ctx, fence, late, func(t *store.Bucket, part []*ready.Execution, first bool) error {
 		if err := t.Miss(batchesOf(part), idsOf(part), reasonDropped, by, clock.Millis(a.Clock)); err != nil || !first {
 			return err
 		}
@@ -297,14 +301,14 @@ func (a *API) dropBacklog(ctx context.Context, in *backlogChange) (*body[backlog
 
 // inSteps ends what was taken out of memory, a transaction for each few thousand; first says which may write
 // what belongs to all. What is left after an error goes back. done is called after each commit.
-func (a *API) inSteps(ctx context.Context, bucket int, list []*ready.Execution, end func(t *store.Bucket, part []*ready.Execution, first bool) error, done func(part []*ready.Execution)) error {
+func (a *API) inSteps(ctx context.Context, fence store.Fence, list []*ready.Execution, end func(t *store.Bucket, part []*ready.Execution, first bool) error, done func(part []*ready.Execution)) error {
 	for first := true; first || len(list) > 0; first = false {
 		n := min(dropStep, len(list))
 		for n < len(list) && list[n].Batch == list[n-1].Batch {
 			n++ // a batch ends in one transaction with all its shards
 		}
 		part := list[:n]
-		if err := a.inBucket(ctx, bucket, func(t *store.Bucket) error { return end(t, part, first) }); err != nil {
+		if err := a.under(ctx, fence, func(t *store.Bucket) error { return end(t, part, first) }); err != nil {
 			a.Ready.Add(list...)
 			return err
 		}

@@ -242,6 +242,11 @@ func (a *API) writeCalendar(ctx context.Context, old *store.Calendar, d schedule
 	if old != nil && old.Definition.Version != from {
 		return nil, store.ErrStale
 	}
+	done, err := a.editing(ctx, nsOf(ctx).Bucket)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	for try := 1; ; try++ {
 		err := a.tryCalendar(ctx, old, d, from)
 		if errors.Is(err, store.ErrStale) && old != nil && try < rewriteTries {

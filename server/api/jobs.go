@@ -522,17 +522,50 @@ func (a *API) createJob(ctx context.Context, in *createJobInput) (*body[jobView]
 	return a.shown(ctx, j.ID)
 }
 
-// inBucket runs f under the fence of a namespace's bucket.
+// inBucket runs f under the fence of a namespace's bucket. Not under a hold of the bucket: see held.
 func (a *API) inBucket(ctx context.Context, bucket int, f func(b *store.Bucket) error) error {
 	fence, ok := a.Cluster.Await(ctx, bucket)
 	if !ok {
 		return outcome.ErrNotOwner
 	}
+	return a.under(ctx, fence, f)
+}
+
+// under runs f under a fence.
+func (a *API) under(ctx context.Context, fence store.Fence, f func(b *store.Bucket) error) error {
 	err := a.Store.InBucket(ctx, fence, f)
 	if errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrUnavailable) {
 		a.Outcome.Failed(fence, err)
 	}
 	return err
+}
+
+// held holds a bucket whose rows are in memory; the caller ends the hold. It waits for that before it holds: a
+// bucket that is to be read again is read under a hold of its own.
+func (a *API) held(ctx context.Context, bucket int) (fence store.Fence, release func(), err error) {
+	for {
+		if _, ok := a.Cluster.Await(ctx, bucket); !ok {
+			return fence, nil, outcome.ErrNotOwner
+		}
+		release = a.Ready.Hold(bucket)
+		if f, ok := a.Cluster.Fence(bucket); ok {
+			return f, release, nil
+		}
+		release()
+	}
+}
+
+// editing waits until nobody else writes the definitions of a bucket's namespaces; the caller ends it. Versions
+// keep edits from overwriting one another. This makes them take turns, so that who must write many at once (a
+// calendar, and the jobs that use it) is not overtaken for ever by those who write one.
+func (a *API) editing(ctx context.Context, bucket int) (func(), error) {
+	turn := a.turns[bucket]
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // edit is a job that is written anew.
@@ -544,6 +577,11 @@ type edit struct {
 
 // change writes a job's new definition or status.
 func (a *API) change(ctx context.Context, old, j store.Job, from int64, action auth.Permission) (*body[jobView], error) {
+	done, err := a.editing(ctx, j.Bucket)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	now := clock.Millis(a.Clock)
 	j.UpdatedAt, j.UpdatedBy = now, httpx.CallerOf(ctx).Principal.Name
 	j.Version = from + 1
@@ -570,13 +608,17 @@ func (a *API) rewrite(ctx context.Context, bucket int, now int64, edits []edit, 
 			off[e.job.ID] = true
 		}
 	}
-	defer a.Ready.Hold(bucket)()
+	fence, release, err := a.held(ctx, bucket)
+	if err != nil {
+		return err
+	}
+	defer release()
 	ahead := a.ahead(jobs, now)
 	var late []*ready.Execution
 	if len(off) > 0 {
 		late = a.unstarted(off, now)
 	}
-	err := a.inBucket(ctx, bucket, func(b *store.Bucket) error {
+	err = a.under(ctx, fence, func(b *store.Bucket) error {
 		if err := first(b); err != nil {
 			return err
 		}
@@ -722,14 +764,18 @@ func (a *API) deleteJob(ctx context.Context, in *deleteJobInput) (*empty, error)
 	if err := a.Trigger.Settle(ctx, j.ID, j.Bucket, now); err != nil {
 		return nil, err
 	}
-	defer a.Ready.Hold(j.Bucket)()
+	fence, release, err := a.held(ctx, j.Bucket)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	one := map[int64]bool{j.ID: true}
 	ahead, late, backfill := a.ahead(one, now), a.unstarted(one, now), a.backfillOf(j.ID)
 	// Tasks that rest in their table are called off when they are taken from there.
 	asked := a.Ready.TakeOut(func(e *ready.Execution) bool {
 		return e.Batch.JobID == j.ID && e.Batch.Asked() && !e.Batch.Admitted && e.Attempt == 1
 	})
-	err = a.inBucket(ctx, j.Bucket, func(b *store.Bucket) error {
+	err = a.under(ctx, fence, func(b *store.Bucket) error {
 		if err := b.Withdraw(batchesOf(ahead)); err != nil {
 			return err
 		}

@@ -136,7 +136,7 @@ func New(t testing.TB, options ...Option) *Server {
 		}
 		s.Stop()
 		if t.Failed() {
-			t.Log("the server's log:\n" + s.log.tail(12_000))
+			t.Log("the server's warnings and errors:\n" + s.log.worse(12_000) + "\nthe end of its log:\n" + s.log.tail(6_000))
 		}
 	})
 	return s
@@ -438,4 +438,19 @@ func (j *journal) tail(n int) string {
 }
 
 // String is fmt.Stringer's.
+// worse is the first n bytes of what is worse than information.
+func (j *journal) worse(n int) string {
+	var out strings.Builder
+	for line := range strings.Lines(j.String()) {
+		if strings.Contains(line, "level=WARN") || strings.Contains(line, "level=ERROR") {
+			if out.Len()+len(line) > n {
+				out.WriteString("…")
+				break
+			}
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}
+
 func (j *journal) String() string { return fmt.Sprint(j.tail(1 << 30)) }
