@@ -25,9 +25,9 @@ var mayImport = map[string]string{
 	"internal/schedule":  "internal/message",
 	"internal/icalendar": "internal/message internal/schedule",
 	"internal/filter":    "internal/message",
-	"internal/job":       "internal/filter internal/message internal/schedule",
+	"internal/job":       "internal/filter internal/message internal/routing internal/schedule",
 	"internal/batch":     "",
-	"internal/routing":   "",
+	"internal/routing":   "internal/filter internal/message",
 	"internal/quota":     "",
 	"internal/wheel":     "",
 	"internal/audit":     "",
@@ -42,15 +42,15 @@ var mayImport = map[string]string{
 	"internal/metric": "",
 
 	// Tier 2 moves work. First what needs no other engine,
-	"internal/ready":   "internal/batch internal/job internal/quota internal/schedule internal/wheel",
+	"internal/ready":   "internal/batch internal/job internal/quota internal/routing internal/schedule internal/wheel",
 	"internal/cluster": "internal/store",
 	"internal/egress":  "internal/message",
 	"internal/auth":    "internal/clock internal/message internal/metric internal/seal internal/store",
 	// then what stands on it.
 	"internal/appkey":   "internal/clock internal/egress internal/protocol internal/seal internal/store",
 	"internal/registry": "internal/clock internal/egress internal/protocol internal/routing internal/store",
-	"internal/outcome":  "internal/batch internal/clock internal/cluster internal/job internal/metric internal/protocol internal/ready internal/registry internal/schedule internal/store",
-	"internal/trigger": "internal/batch internal/clock internal/cluster internal/job internal/message internal/metric internal/outcome internal/quota internal/ready internal/registry internal/routing " +
+	"internal/outcome":  "internal/batch internal/clock internal/cluster internal/job internal/metric internal/protocol internal/ready internal/registry internal/routing internal/schedule internal/store",
+	"internal/trigger": "internal/batch internal/clock internal/cluster internal/job internal/message internal/metric internal/outcome internal/quota internal/ready internal/routing " +
 		"internal/schedule internal/store",
 	"internal/dispatch": "internal/batch internal/clock internal/cluster internal/egress internal/job internal/metric internal/outcome internal/protocol internal/ready " +
 		"internal/registry internal/routing internal/store",

@@ -8,7 +8,6 @@ package dispatch
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"strconv"
@@ -72,6 +71,7 @@ type Dispatch struct {
 	skipping bool
 	senders  map[int64]*sender
 	active   sync.WaitGroup
+	reasons  reasons
 }
 
 // Config is what a Dispatch needs.
@@ -135,6 +135,8 @@ func (d *Dispatch) pause(left bool) time.Duration {
 type chosen struct {
 	e      *ready.Execution
 	worker registry.Executor
+	// because is the explanation that is kept with it, "" = none.
+	because string
 }
 
 // RunOnce moves what is due at now (ax time, milliseconds) to executors. left says that
@@ -156,7 +158,7 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 	var picked, sendable, lost []chosen
 	var refused []*outcome.Report
 	var later []*ready.Execution
-	waiting := map[int]map[string]map[string]int{} // bucket → reason → batches to note
+	waiting := map[int]map[why]map[string]int{} // bucket → reason → batches to note
 	taken := d.ready.Take(now, passLimit, func(e *ready.Execution) ready.Placement {
 		f, ok := d.cluster.Fence(e.Batch.Bucket)
 		if !ok {
@@ -166,7 +168,7 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 			worker, good := d.registry.Takes(e.Bound.WorkerID, e.Bound.StartID, e.Batch.Def.Handler)
 			switch {
 			case e.Bound.Sent && good:
-				sendable = append(sendable, chosen{e, worker})
+				sendable = append(sendable, chosen{e: e, worker: worker})
 				return ready.Taken
 			case e.Bound.Sent && now-e.ReadyAt < resendFor.Milliseconds() && !d.registry.Word(e.Bound.WorkerID, e.Bound.StartID, e.ID).Gone:
 				// Its executor is silent for the moment, and may have it or not: it is asked when it is back.
@@ -174,27 +176,29 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 				return ready.Taken
 			case e.Bound.Sent:
 				// Its executor is silent or gone: the sweep decides, once the row says that it was sent.
-				lost = append(lost, chosen{e, registry.Executor{Executor: store.Executor{ID: e.Bound.WorkerID, Address: e.Bound.Address, StartID: e.Bound.StartID}}})
+				lost = append(lost, chosen{e: e, worker: registry.Executor{Executor: store.Executor{ID: e.Bound.WorkerID, Address: e.Bound.Address, StartID: e.Bound.StartID}}})
 				return ready.Taken
 			case good:
-				d.registry.Took(worker.ID, e.Batch.JobID, e.ID, now)
-				sendable = append(sendable, chosen{e, worker})
+				d.registry.Took(worker.ID, e.Batch.JobID, e.ID, now, e.Batch.Load())
+				d.remember(e, e.Choice, 0)
+				sendable = append(sendable, chosen{e: e, worker: worker})
 				return ready.Taken
 			}
 			e.Bound = nil // chosen beforehand, and not there any more: choose anew
 		}
-		worker, reason, final := d.pick(e, now)
+		c, w, final := d.pick(e, now)
 		switch {
-		case reason == "":
-			picked = append(picked, chosen{e, worker})
+		case w.reason == "":
+			picked = append(picked, c)
 			return ready.Taken
 		case final:
-			refused = append(refused, &outcome.Report{ExecutionID: e.ID, Under: f, Event: batch.RunReject, Reason: reason, NoRetry: reason == outcome.ReasonNoHandler || reason == outcome.ReasonWaitTimeout})
+			refused = append(refused, &outcome.Report{ExecutionID: e.ID, Under: f, Event: batch.RunReject, Reason: w.reason, NoRetry: w.reason == outcome.ReasonNoHandler || w.reason == outcome.ReasonWaitTimeout})
 			return ready.Taken
 		}
+		e.Waits, e.WaitsDetail = "waiting_"+w.reason, w.detail
 		if !e.Noted && now-e.ReadyAt >= noteAfter {
 			e.Noted = true
-			note(waiting, e, reason)
+			w.note(waiting, e)
 		}
 		return ready.Blocked
 	})
@@ -240,65 +244,78 @@ func (d *Dispatch) skip(ctx context.Context, list []ready.Skip) {
 	})
 }
 
-// pick chooses the executor for an execution. A reason other than "" says why none can take
+// why is what an execution waits for, or why it is refused.
+type why struct {
+	reason string // "" = nothing
+	detail string
+}
+
+// pick chooses the executor for an execution. A reason says why none can take
 // it now; final means that waiting longer is no use.
-func (d *Dispatch) pick(e *ready.Execution, now int64) (worker registry.Executor, reason string, final bool) {
+func (d *Dispatch) pick(e *ready.Execution, now int64) (c chosen, w why, final bool) {
 	b := e.Batch
-	candidates, online, offered := d.registry.Candidates(b.AppID, b.JobID, b.Def.Handler, e.Avoid)
-	choice := d.router.Pick(request(e), candidates)
+	want := registry.Want{AppID: b.AppID, JobID: b.JobID, Handler: b.Def.Handler, Avoid: e.Avoid}
+	request := e.Request()
+	candidates, online, offered := d.registry.Candidates(want)
+	choice := d.router.Pick(request, candidates)
 	if len(choice.Order) == 0 && len(e.Avoid) > 0 && offered {
 		// Only executors that failed it before are left: better there than not at all.
-		e.Avoid = nil
-		candidates, online, offered = d.registry.Candidates(b.AppID, b.JobID, b.Def.Handler, nil)
-		choice = d.router.Pick(request(e), candidates)
-	}
-	for _, id := range choice.Order {
-		if worker, ok := d.registry.Executor(id); ok {
-			d.log.Debug("executor chosen", slog.String("batch_id", b.ID), slog.Int64("execution_id", e.ID), slog.Any("choice", choice))
-			d.registry.Took(id, b.JobID, e.ID, now)
-			return worker, "", false
-		}
+		e.Avoid, want.Avoid = nil, nil
+		candidates, online, offered = d.registry.Candidates(want)
+		choice = d.router.Pick(request, candidates)
 	}
 	wait := time.Duration(now-e.ReadyAt) * time.Millisecond
-	switch {
-	case !online:
-		return worker, outcome.ReasonNoExecutor, wait >= d.settings.ExecutorWait
-	case !offered:
-		return worker, outcome.ReasonNoHandler, wait >= d.settings.ExecutorWait
-	}
-	if wait >= d.settings.WaitLimit {
-		return worker, outcome.ReasonWaitTimeout, true
-	}
-	return worker, outcome.ReasonFull, false
-}
-
-// hashKey is what consistentHash places: the value of a field of the parameters, or the
-// job when there is none.
-func hashKey(b *ready.Batch) string {
-	if field := b.Def.Routing.HashKey; field != "" {
-		var params map[string]json.RawMessage
-		if err := json.Unmarshal([]byte(b.Params), &params); err == nil {
-			if v, ok := params[field]; ok {
-				return string(v)
-			}
+	for _, id := range choice.Order {
+		if worker, ok := d.registry.Executor(id); ok {
+			d.registry.Took(id, b.JobID, e.ID, now, b.Load())
+			return chosen{e, worker, d.explained(e, request, candidates, choice, now)}, why{}, false
 		}
 	}
-	return strconv.FormatInt(b.JobID, 10)
+	switch {
+	case !online:
+		return c, why{reason: outcome.ReasonNoExecutor}, wait >= d.settings.ExecutorWait
+	case !offered:
+		return c, why{reason: outcome.ReasonNoHandler}, wait >= d.settings.ExecutorWait
+	}
+	if wait >= d.settings.WaitLimit {
+		return c, why{reason: outcome.ReasonWaitTimeout, detail: choice.Sum()}, true
+	}
+	return c, why{lacking(choice), choice.Sum()}, false
 }
 
-func note(waiting map[int]map[string]map[string]int, e *ready.Execution, reason string) {
+// lacking is what would have to change so that somebody takes it, in one word: of several the one that is
+// likely to pass first.
+func lacking(choice routing.Choice) string {
+	has := map[string]bool{}
+	for _, bar := range choice.Filtered {
+		has[bar] = true
+	}
+	switch {
+	case has[routing.BarFull], has[routing.BarBefore]:
+		return outcome.ReasonFull
+	case has[routing.BarLimit]:
+		return outcome.ReasonExecutorLimit
+	case has[routing.BarCPU], has[routing.BarMemory], has[routing.BarSlots]:
+		return outcome.ReasonCapacity
+	case has[routing.BarSelector], has[routing.BarRule], has[routing.BarRuleErr], has[routing.BarRuleTime]:
+		return outcome.ReasonNoMatch
+	}
+	return outcome.ReasonFull
+}
+
+func (w why) note(waiting map[int]map[why]map[string]int, e *ready.Execution) {
 	b := e.Batch
 	if waiting[b.Bucket] == nil {
-		waiting[b.Bucket] = map[string]map[string]int{}
+		waiting[b.Bucket] = map[why]map[string]int{}
 	}
-	if waiting[b.Bucket][reason] == nil {
-		waiting[b.Bucket][reason] = map[string]int{}
+	if waiting[b.Bucket][w] == nil {
+		waiting[b.Bucket][w] = map[string]int{}
 	}
-	waiting[b.Bucket][reason][b.ID] = b.Day
+	waiting[b.Bucket][w][b.ID] = b.Day
 }
 
 // noteWaiting makes it visible what batches wait for.
-func (d *Dispatch) noteWaiting(ctx context.Context, waiting map[int]map[string]map[string]int) error {
+func (d *Dispatch) noteWaiting(ctx context.Context, waiting map[int]map[why]map[string]int) error {
 	var errs error
 	for bucket, reasons := range waiting {
 		f, ok := d.cluster.Fence(bucket)
@@ -306,8 +323,8 @@ func (d *Dispatch) noteWaiting(ctx context.Context, waiting map[int]map[string]m
 			continue
 		}
 		err := d.store.InBucket(ctx, f, func(b *store.Bucket) error {
-			for reason, batches := range reasons {
-				if err := b.Wait(batches, "waiting_"+reason); err != nil {
+			for w, batches := range reasons {
+				if err := b.Wait(batches, "waiting_"+w.reason, w.detail); err != nil {
 					return err
 				}
 			}
@@ -344,22 +361,32 @@ func (d *Dispatch) sendBound(ctx context.Context, list []chosen) {
 func (d *Dispatch) Foresee(e *ready.Execution) *ready.Bound {
 	c := e.Batch.Def.Concurrency
 	unlimited := c.Policy == job.OverlapAllow && c.Max == 0
-	if !d.router.Steady(e.Batch.Def.Routing.Strategy) || !unlimited && (c.Policy != job.OverlapSkip || e.Batch.Asked()) {
+	request := e.Request()
+	if !d.router.Steady(request) || !unlimited && (c.Policy != job.OverlapSkip || e.Batch.Asked()) {
 		return nil
 	}
-	candidates, _, _ := d.registry.Candidates(e.Batch.AppID, e.Batch.JobID, e.Batch.Def.Handler, nil)
-	choice := d.router.Pick(request(e), candidates)
+	candidates, _, _ := d.registry.Candidates(registry.Want{AppID: e.Batch.AppID, JobID: e.Batch.JobID, Handler: e.Batch.Def.Handler})
+	choice := d.router.Pick(request, candidates)
 	for _, id := range choice.Order {
 		if worker, ok := d.registry.Executor(id); ok {
+			e.Choice = &choice
 			return &ready.Bound{WorkerID: worker.ID, Address: worker.Address, StartID: worker.StartID}
 		}
 	}
 	return nil
 }
 
-func request(e *ready.Execution) routing.Request {
-	b := e.Batch
-	return routing.Request{Strategy: b.Def.Routing.Strategy, Turn: b.Turn, Key: hashKey(b), Shard: e.Shard, Total: b.Total}
+// Eligible counts the executors that may run a batch, however busy they are.
+func (d *Dispatch) Eligible(b *ready.Batch) int {
+	candidates, _, _ := d.registry.Candidates(registry.Want{AppID: b.AppID, JobID: b.JobID, Handler: b.Def.Handler})
+	choice := d.router.Pick((&ready.Execution{Batch: b}).Request(), candidates)
+	n := len(choice.Order)
+	for _, bar := range choice.Filtered {
+		if bar != routing.BarSuspect && routing.Passing(bar) {
+			n++
+		}
+	}
+	return n
 }
 
 // assign makes choices durable, bucket by bucket, and hands them to the senders if they
@@ -377,15 +404,22 @@ func (d *Dispatch) assign(ctx context.Context, picked []chosen, now int64, send 
 			continue
 		}
 		assignments := make([]store.Assignment, len(list))
+		var events []store.EventRow
 		for i, c := range list {
+			if c.because != "" {
+				b := c.e.Batch
+				events = append(events, store.EventRow{NS: b.NS, Day: b.Day, BatchID: b.ID, ExecutionID: c.e.ID, At: now, Kind: store.KindRouted, Detail: c.because})
+			}
 			assignments[i] = store.Assignment{ID: c.e.ID, BatchID: c.e.Batch.ID, Worker: c.worker.ID, Address: c.worker.Address, StartID: c.worker.StartID}
 		}
 		var gone map[int64]bool
 		release := d.ready.Hold(bucket)
 		err := d.store.InBucket(ctx, f, func(b *store.Bucket) error {
 			var err error
-			gone, err = b.Assign(assignments, now)
-			return err
+			if gone, err = b.Assign(assignments, now); err != nil {
+				return err
+			}
+			return b.AddEvents(events)
 		})
 		release()
 		if err != nil {

@@ -5,8 +5,10 @@
 package job
 
 import (
+	"math"
 	"time"
 
+	"github.com/ax-scheduler/ax/internal/routing"
 	"github.com/ax-scheduler/ax/internal/schedule"
 )
 
@@ -27,6 +29,10 @@ type Definition struct {
 	Misfire     Misfire           `json:"misfire"`
 	// Priority is the level of the ready queue, 0 (default) to 5 (first).
 	Priority int `json:"priority"`
+	// Resources are what one execution takes of its executor.
+	Resources Resources `json:"resources,omitzero"`
+	// Limits are the names of limits that its executions share with those of other jobs.
+	Limits []string `json:"limits,omitempty"`
 }
 
 // Routing says which executor runs an execution.
@@ -36,6 +42,41 @@ type Routing struct {
 	// HashKey names the field of the parameters (JSON) whose value consistentHash places;
 	// empty places by the job's id.
 	HashKey string `json:"hashKey,omitempty"`
+	// Selector says by labels and addresses which executors may run it; empty = all of the app.
+	Selector string `json:"selector,omitempty"`
+	// Rule is an expression in CEL that lets an executor pass or ranks it; empty = none.
+	Rule string `json:"rule,omitempty"`
+	// Shards is a fixed number of shards, whatever executors there are. 0 = with shardingBroadcast PerExecutor for
+	// each executor that may run it when the batch is made, else one.
+	Shards int `json:"shards,omitempty"`
+	// PerExecutor is how many shards shardingBroadcast makes for each executor. Default 1.
+	PerExecutor int `json:"perExecutor,omitempty"`
+	// Quorum is how many per cent of the shards have to succeed. Default 100.
+	Quorum int `json:"quorum,omitempty"`
+}
+
+// Enough tells whether so many shards of total are a success.
+func (r Routing) Enough(succeeded, total int) bool {
+	quorum := r.Quorum
+	if quorum == 0 {
+		quorum = 100
+	}
+	return succeeded*100 >= quorum*total
+}
+
+// Resources are declared, not measured: the server counts them against what an executor registered.
+type Resources struct {
+	// CPU in cores; 0 = not declared.
+	CPU float64 `json:"cpu,omitempty"`
+	// MemoryMB in MiB; 0 = not declared.
+	MemoryMB int64 `json:"memoryMB,omitempty"`
+	// Slots of the executor's pool; 0 = not declared: then it counts as one and may wait in the executor's queue.
+	Slots int `json:"slots,omitempty"`
+}
+
+// Needs is the same in the words of routing.
+func (r Resources) Needs() routing.Needs {
+	return routing.Needs{CPUMilli: int64(math.Round(r.CPU * 1000)), MemoryMB: r.MemoryMB, Slots: r.Slots}
 }
 
 // Backoff kinds of a retry policy.
@@ -179,6 +220,9 @@ func (m Misfire) PerSecond() float64 {
 // setting: below it a late firing runs as usual, at and above it the policy decides.
 const MisfireAfter = 5 * time.Second
 
+// SharedLimit stands before the name of a limit that is the platform's and not the namespace's own.
+const SharedLimit = "platform/"
+
 // Limits of a definition's fields, in characters unless said otherwise.
 const (
 	MaxName        = 128
@@ -188,4 +232,10 @@ const (
 	MaxTriggers    = 20
 	MaxPriority    = 5
 	MaxRetries     = 100
+	MaxShards      = 5000
+	MaxPerExecutor = 100
+	MaxLimits      = 10
+	MaxCPU         = 1024.0    // cores
+	MaxMemoryMB    = 100 << 20 // MiB
+	MaxSlots       = 100_000
 )

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ax-scheduler/ax/internal/filter"
 	"github.com/ax-scheduler/ax/internal/message"
+	"github.com/ax-scheduler/ax/internal/routing"
 	"github.com/ax-scheduler/ax/internal/schedule"
 )
 
@@ -136,6 +137,45 @@ func (d *Definition) Validate(now time.Time, strategies []string) error {
 	}
 	oneOf("routing.strategy", d.Routing.Strategy, strategies...)
 	length("routing.hashKey", d.Routing.HashKey, MaxName, false)
+	for _, check := range []func() *message.Invalid{
+		func() *message.Invalid { return routing.CheckSelector(d.Routing.Selector) },
+		func() *message.Invalid {
+			if d.Routing.Rule == "" {
+				return nil
+			}
+			return routing.CheckRule(d.Routing.Rule)
+		},
+	} {
+		if inv := check(); inv != nil {
+			inv.Field = "routing." + inv.Field
+			bad = append(bad, inv)
+		}
+	}
+	between("routing.shards", d.Routing.Shards, 0, MaxShards)
+	between("routing.perExecutor", d.Routing.PerExecutor, 0, MaxPerExecutor)
+	between("routing.quorum", d.Routing.Quorum, 0, 100)
+	if r := d.Routing; r.PerExecutor > 0 && (r.Strategy != routing.Broadcast || r.Shards > 0) {
+		refuse("not_allowed", "routing.perExecutor", fmt.Sprint(r.PerExecutor), "It is for the strategy shardingBroadcast without a fixed number of shards; leave one of them out.", "仅用于未指定固定分片数的 shardingBroadcast 策略，请去掉其中之一。", "")
+	}
+	if r := d.Routing; r.Quorum > 0 && r.Strategy != routing.Broadcast && r.Shards == 0 {
+		refuse("not_allowed", "routing.quorum", fmt.Sprint(r.Quorum), "A quorum is of shards; set routing.shards or the strategy shardingBroadcast, or leave it out.", "法定比例针对分片；请设置 routing.shards 或 shardingBroadcast 策略，或去掉此项。", "")
+	}
+	if c := d.Resources.CPU; !(c >= 0 && c <= MaxCPU) {
+		refuse("out_of_range", "resources.cpu", fmt.Sprint(c), fmt.Sprintf("%v is out of range 0-%v cores.", c, MaxCPU), fmt.Sprintf("%v 超出范围：0-%v 核。", c, MaxCPU), "")
+	}
+	between("resources.memoryMB", int(d.Resources.MemoryMB), 0, MaxMemoryMB)
+	between("resources.slots", d.Resources.Slots, 0, MaxSlots)
+	if len(d.Limits) > MaxLimits {
+		refuse("too_many", "limits", fmt.Sprint(len(d.Limits)), fmt.Sprintf("At most %d limits; got %d.", MaxLimits, len(d.Limits)), fmt.Sprintf("最多 %d 个限额，当前 %d 个。", MaxLimits, len(d.Limits)), "")
+	}
+	for i, name := range d.Limits {
+		at := fmt.Sprintf("limits[%d]", i)
+		if p := ValidName(at, strings.TrimPrefix(name, SharedLimit)); p != nil {
+			bad = append(bad, p)
+		} else if slices.Contains(d.Limits[:i], name) {
+			refuse("double", at, name, "Each limit is named once.", "每个限额只能填写一次。", "")
+		}
+	}
 	between("retry.max", d.Retry.Max, 0, MaxRetries)
 	if len(d.Retry.Steps) == 0 {
 		oneOf("retry.backoff", d.Retry.Backoff, BackoffExponential, BackoffFixed)

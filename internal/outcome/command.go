@@ -444,7 +444,7 @@ func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
 				waiting = append(waiting, e)
 				continue
 			}
-			o.registry.Took(row.WorkerID, row.JobID, row.ID, row.DispatchedAt)
+			o.registry.Took(row.WorkerID, row.JobID, row.ID, row.DispatchedAt, b.Load())
 			if row.Status == batch.RunStopping {
 				o.ready.AskStop(ready.Stop{WorkerID: row.WorkerID, ExecutionID: row.ID, BatchID: row.BatchID, Bucket: f.Bucket, Reason: row.StopReason})
 				continue

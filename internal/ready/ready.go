@@ -8,14 +8,17 @@
 package ready
 
 import (
+	"encoding/json"
 	"math"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/ax-scheduler/ax/internal/batch"
 	"github.com/ax-scheduler/ax/internal/job"
 	"github.com/ax-scheduler/ax/internal/quota"
+	"github.com/ax-scheduler/ax/internal/routing"
 	"github.com/ax-scheduler/ax/internal/schedule"
 	"github.com/ax-scheduler/ax/internal/wheel"
 )
@@ -71,6 +74,16 @@ func (r *Ready) Ahead() int {
 	return len(r.slots) - len(r.free)
 }
 
+// Load is what each of its executions counts for on an executor.
+func (b *Batch) Load() routing.Load {
+	return routing.Load{Handler: b.Def.Handler, Needs: b.Def.Resources.Needs()}
+}
+
+// choosy tells that its job asks more of an executor than its handler: it may find none where others do.
+func (b *Batch) choosy() bool {
+	return b.Def.Routing.Selector != "" || b.Def.Routing.Rule != "" || b.Def.Resources != job.Resources{}
+}
+
 // StartAt is when it should start: it is late from there on.
 func (b *Batch) StartAt() int64 { return b.DueAt + b.Spread }
 
@@ -93,8 +106,42 @@ type Execution struct {
 	Avoid []int64
 	// Noted says that its waiting was made visible.
 	Noted bool
+	// Waits is what it waited for when it was looked at last, with the detail; "" = its turn.
+	Waits, WaitsDetail string
+	// Choice is how the executor that Bound names was chosen beforehand.
+	Choice *routing.Choice
 	// Bound is the executor that its row names already, nil = none.
 	Bound *Bound
+}
+
+// Request is what it wants of an executor.
+func (e *Execution) Request() routing.Request {
+	b := e.Batch
+	d := b.Def
+	r := routing.Request{
+		Strategy: d.Routing.Strategy, Turn: b.Turn, Key: b.hashKey(), Shard: e.Shard, Total: b.Total, Selector: d.Routing.Selector, Rule: d.Routing.Rule, Needs: d.Resources.Needs(),
+		JobID: b.JobID, JobName: d.Name, Handler: d.Handler, Params: b.Params,
+	}
+	if b.Total > 1 && d.Routing.Strategy != routing.Broadcast {
+		// The shards of a batch are placed one by one, not all at the same executor.
+		r.Turn += uint64(e.Shard)
+		r.Key += "/" + strconv.Itoa(e.Shard)
+	}
+	return r
+}
+
+// hashKey is what consistentHash places: the value of a field of the parameters, or the
+// job when there is none.
+func (b *Batch) hashKey() string {
+	if field := b.Def.Routing.HashKey; field != "" && b.Def.Routing.Strategy == routing.ConsistentHash {
+		var params map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(b.Params), &params); err == nil {
+			if v, ok := params[field]; ok {
+				return string(v)
+			}
+		}
+	}
+	return strconv.FormatInt(b.JobID, 10)
 }
 
 // Bound is an executor that an execution's row names.
@@ -168,10 +215,28 @@ type jobState struct {
 	covered bool
 }
 
-// lane is a queue: what is on time has one per app, catch-ups another that goes second.
+// lane is a queue of what finds the same executors: one for each handler of an app, and one of its own for a job
+// that asks for more, so that what nobody can take now holds up nothing else. Catch-ups have lanes that go second.
 type lane struct {
-	app  int64
-	late bool
+	app     int64
+	handler string
+	job     int64
+	late    bool
+}
+
+// lane is where an execution of a batch waits for its turn.
+func (b *Batch) lane() lane {
+	l := lane{app: b.AppID, handler: b.Def.Handler, late: b.Late()}
+	if b.choosy() {
+		l.job = b.JobID
+	}
+	return l
+}
+
+// onTime is the lane that catch-ups stand behind.
+func (l lane) onTime() lane {
+	l.late = false
+	return l
 }
 
 type tenant struct {
@@ -409,7 +474,7 @@ func (r *Ready) enqueue(g group, now int64) {
 			r.tenants[e.Batch.NS] = t
 			r.order = append(r.order, e.Batch.NS)
 		}
-		l := lane{app: e.Batch.AppID, late: e.Batch.Late()}
+		l := e.Batch.lane()
 		q, ok := t.lanes[l]
 		if !ok {
 			q = &quota.Queue[*Execution]{}
@@ -494,7 +559,7 @@ type Placement int
 // Placements.
 const (
 	Taken   Placement = iota // it is the caller's now
-	Blocked                  // nobody of its app can take anything now: leave the app's queue alone for this pass
+	Blocked                  // nobody can take it now: leave its lane alone for this pass
 )
 
 // Take offers what waits, one namespace after the other and in each by score, until
@@ -503,7 +568,7 @@ const (
 func (r *Ready) Take(now int64, limit int, place func(*Execution) Placement) (taken int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	blocked := map[int64]bool{}
+	blocked := map[lane]bool{}
 	for progress := true; progress && taken < limit; {
 		progress = false
 		for _, ns := range r.order {
@@ -517,8 +582,8 @@ func (r *Ready) Take(now int64, limit int, place func(*Execution) Placement) (ta
 			q := r.tenants[ns].lanes[l]
 			head, _ := q.Peek(now)
 			if place(head.Value) == Blocked {
-				blocked[l.app] = true // for catch-ups too: they must not take the place that is waited for
-				progress = true       // another app of this namespace may go
+				blocked[l.onTime()] = true // for catch-ups too: they must not take the place that is waited for
+				progress = true            // another lane of this namespace may go
 				continue
 			}
 			q.Pop(now)
@@ -536,10 +601,10 @@ func (r *Ready) Take(now int64, limit int, place func(*Execution) Placement) (ta
 }
 
 // best is the lane whose head goes next: by score, and a catch-up only when nothing that is on time can go.
-func best(t *tenant, blocked map[int64]bool, now int64) (next lane, ok bool) {
+func best(t *tenant, blocked map[lane]bool, now int64) (next lane, ok bool) {
 	top := 0.0
 	for l, q := range t.lanes {
-		if blocked[l.app] {
+		if blocked[l.onTime()] {
 			continue
 		}
 		e, found := q.Peek(now)

@@ -79,7 +79,9 @@ type Executor struct {
 	Gone bool
 
 	running   map[int64]runInfo
-	holds     map[int64]struct{} // executions that we have given it
+	holds     map[int64]routing.Load // executions that we have given it
+	same      map[string]int         // how many of those are of each handler
+	taken     routing.Needs          // the sum of what those declare; undeclared slots count as one
 	suspectAt time.Time
 	refused   int
 	probing   bool
@@ -136,7 +138,7 @@ func (r *Registry) Load(ctx context.Context) error {
 			}
 			continue
 		}
-		x := &Executor{Executor: e, BeatAt: time.Now(), running: map[int64]runInfo{}, holds: map[int64]struct{}{}}
+		x := &Executor{Executor: e, BeatAt: time.Now(), running: map[int64]runInfo{}, holds: map[int64]routing.Load{}}
 		_ = json.Unmarshal([]byte(e.Handlers), &x.Handlers)
 		_ = json.Unmarshal([]byte(e.Labels), &x.Labels)
 		r.byID[e.ID] = x
@@ -181,7 +183,7 @@ func (r *Registry) Beat(ctx context.Context, app store.App, m protocol.Register)
 		r.mu.Lock()
 		x = r.find(app.ID, m.Address)
 		if x == nil || x.StartID != m.StartID {
-			x = &Executor{Executor: row, running: map[int64]runInfo{}, holds: map[int64]struct{}{}}
+			x = &Executor{Executor: row, running: map[int64]runInfo{}, holds: map[int64]routing.Load{}}
 			r.byID[row.ID] = x
 		}
 		r.log.InfoContext(ctx, "executor registered", slog.String("executor", m.Address), slog.String("app", app.Name), slog.Int64("executor_id", row.ID))
@@ -199,8 +201,8 @@ func (r *Registry) Beat(ctx context.Context, app store.App, m protocol.Register)
 			x.running[id] = info
 		}
 	}
-	dirty := x.Executor.Labels != string(labels) || x.Executor.Handlers != string(handlers) || x.Slots != max(m.Slots, 1)
-	x.Executor.Labels, x.Executor.Handlers, x.Slots = string(labels), string(handlers), max(m.Slots, 1)
+	dirty := x.Executor.Labels != string(labels) || x.Executor.Handlers != string(handlers) || x.Slots != max(m.Slots, 1) || x.CPU != m.CPU || x.MemoryMB != m.MemoryMB
+	x.Executor.Labels, x.Executor.Handlers, x.Slots, x.CPU, x.MemoryMB = string(labels), string(handlers), max(m.Slots, 1), m.CPU, m.MemoryMB
 	came := false
 	switch {
 	case m.Draining:
@@ -247,7 +249,7 @@ func (r *Registry) find(appID int64, address string) *Executor {
 
 func copyOf(x *Executor) Executor {
 	out := *x
-	out.running, out.holds = nil, nil
+	out.running, out.holds, out.same = nil, nil, nil
 	return out
 }
 
@@ -372,38 +374,49 @@ func (r *Registry) Online(appID int64) int {
 // takes 1024, and what is there needs no round trip to start.
 const queueAllowance = 1000
 
+// Want says for whom candidates are listed.
+type Want struct {
+	AppID, JobID int64
+	Handler      string
+	// Avoid are executors that refused it or could not be reached.
+	Avoid []int64
+}
+
 // Candidates lists an app's executors for routing, with the reason why one may not be
 // taken. offered says whether any of them, barred or not, has the handler.
-func (r *Registry) Candidates(appID, jobID int64, handler string, avoid []int64) (list []routing.Candidate, online, offered bool) {
+func (r *Registry) Candidates(w Want) (list []routing.Candidate, online, offered bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for _, x := range r.byID {
-		if x.AppID != appID || x.State == store.ExecutorOffline {
+		if x.AppID != w.AppID || x.State == store.ExecutorOffline {
 			continue
 		}
-		u := r.uses[jobID][x.ID]
-		c := routing.Candidate{ID: x.ID, Address: x.Address, Slots: x.Slots, Busy: x.Busy, Used: u.count, LastUsed: u.last}
+		u := r.uses[w.JobID][x.ID]
+		c := routing.Candidate{
+			ID: x.ID, Address: x.Address, Labels: x.Labels, Slots: x.Slots, Busy: x.Busy, Same: x.same[w.Handler], Used: u.count, LastUsed: u.last,
+			CPUMilli: int64(x.CPU) * 1000, MemoryMB: x.MemoryMB, UsedCPU: x.taken.CPUMilli, UsedMemory: x.taken.MemoryMB, UsedSlots: x.taken.Slots,
+		}
 		has := false
 		for _, h := range x.Handlers {
-			has = has || h.Name == handler
+			has = has || h.Name == w.Handler
 		}
 		switch {
 		case x.State == store.ExecutorSuspect:
-			c.Barred = "suspect"
+			c.Barred = routing.BarSuspect
 		case x.State == store.ExecutorDrained:
-			c.Barred = "draining"
+			c.Barred = routing.BarDraining
 		case x.State != store.ExecutorOnline:
-			c.Barred = "not_online"
+			c.Barred = routing.BarOffline
 		case !has:
-			c.Barred = "no_handler"
+			c.Barred = routing.BarHandler
 		case x.Busy >= x.Slots+queueAllowance:
-			c.Barred = "full"
+			c.Barred = routing.BarFull
 		}
 		online = online || x.State == store.ExecutorOnline
 		offered = offered || has && x.State == store.ExecutorOnline
-		for _, a := range avoid {
+		for _, a := range w.Avoid {
 			if a == x.ID && c.Barred == "" {
-				c.Barred = "refused_before"
+				c.Barred = routing.BarBefore
 			}
 		}
 		list = append(list, c)
@@ -424,15 +437,15 @@ func (r *Registry) Takes(id int64, startID, handler string) (Executor, bool) {
 
 // Took counts an execution against an executor, and the job's use of it. Counting the
 // same execution again changes nothing.
-func (r *Registry) Took(id, jobID, execution, now int64) {
+func (r *Registry) Took(id, jobID, execution, now int64, load routing.Load) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if x, ok := r.byID[id]; ok {
 		if _, counted := x.holds[execution]; counted {
 			return
 		}
-		x.holds[execution] = struct{}{}
-		x.Busy = len(x.holds)
+		x.holds[execution] = load
+		x.count(load, 1)
 	}
 	if r.uses[jobID] == nil {
 		r.uses[jobID] = map[int64]use{}
@@ -441,17 +454,34 @@ func (r *Registry) Took(id, jobID, execution, now int64) {
 	r.uses[jobID][id] = use{u.count + 1, now}
 }
 
+// count adds a load to an executor's account, or takes it off with sign -1.
+func (x *Executor) count(l routing.Load, sign int) {
+	x.Busy = len(x.holds)
+	x.taken.CPUMilli += int64(sign) * l.CPUMilli
+	x.taken.MemoryMB += int64(sign) * l.MemoryMB
+	x.taken.Slots += sign * max(l.Slots, 1)
+	if x.same == nil {
+		x.same = map[string]int{}
+	}
+	if x.same[l.Handler] += sign; x.same[l.Handler] == 0 {
+		delete(x.same, l.Handler)
+	}
+}
+
 // Gave takes an execution off an executor's account.
 func (r *Registry) Gave(id, execution int64) {
 	r.mu.Lock()
-	full := false
+	waited := false
 	if x, ok := r.byID[id]; ok {
-		full = x.Busy >= x.Slots+queueAllowance
-		delete(x.holds, execution)
-		x.Busy = len(x.holds)
+		if load, has := x.holds[execution]; has {
+			// Somebody may wait for just this room.
+			waited = x.Busy >= x.Slots+queueAllowance || load.Any()
+			delete(x.holds, execution)
+			x.count(load, -1)
+		}
 	}
 	r.mu.Unlock()
-	if full {
+	if waited {
 		r.changed()
 	}
 }

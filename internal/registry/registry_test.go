@@ -17,6 +17,7 @@ import (
 	"github.com/ax-scheduler/ax/internal/egress"
 	"github.com/ax-scheduler/ax/internal/protocol"
 	"github.com/ax-scheduler/ax/internal/registry"
+	"github.com/ax-scheduler/ax/internal/routing"
 	"github.com/ax-scheduler/ax/internal/store"
 	"github.com/ax-scheduler/ax/internal/storetest"
 )
@@ -101,7 +102,7 @@ func TestChallenge(t *testing.T) {
 			x := beat(t, r, "process-one")
 			require.Equal(t, store.ExecutorPending, x.State)
 			reaches(t, r, x.ID, tt.state, tt.reason)
-			list, online, offered := r.Candidates(3, 1, "work", nil)
+			list, online, offered := r.Candidates(registry.Want{AppID: 3, JobID: 1, Handler: "work"})
 			require.Len(t, list, 1)
 			require.Equal(t, tt.state == store.ExecutorOnline, online)
 			require.Equal(t, tt.state == store.ExecutorOnline, offered)
@@ -126,7 +127,7 @@ func TestASilentExecutor(t *testing.T) {
 	reaches(t, r, x.ID, store.ExecutorOnline, "")
 	r.RunOnce(t.Context(), now.Add(31*time.Second))
 	reaches(t, r, x.ID, store.ExecutorSuspect, registry.ReasonSilent)
-	list, _, _ := r.Candidates(3, 1, "work", nil)
+	list, _, _ := r.Candidates(registry.Want{AppID: 3, JobID: 1, Handler: "work"})
 	require.Equal(t, "suspect", list[0].Barred)
 	n.mu.Lock()
 	n.probes = 0
@@ -194,21 +195,21 @@ func TestAccounts(t *testing.T) {
 	x := beat(t, r, "process-one")
 	reaches(t, r, x.ID, store.ExecutorOnline, "")
 	for range 3 {
-		r.Took(x.ID, 1, 100, 5)
+		r.Took(x.ID, 1, 100, 5, routing.Load{Handler: "work"})
 	}
-	r.Took(x.ID, 1, 101, 6)
-	list, _, _ := r.Candidates(3, 1, "work", nil)
+	r.Took(x.ID, 1, 101, 6, routing.Load{Handler: "work"})
+	list, _, _ := r.Candidates(registry.Want{AppID: 3, JobID: 1, Handler: "work"})
 	require.Equal(t, 2, list[0].Busy, "the same execution counts once")
 	require.EqualValues(t, 2, list[0].Used)
 	require.EqualValues(t, 6, list[0].LastUsed)
-	list, _, _ = r.Candidates(3, 2, "work", nil)
+	list, _, _ = r.Candidates(registry.Want{AppID: 3, JobID: 2, Handler: "work"})
 	require.Zero(t, list[0].Used, "of another job")
 	r.Gave(x.ID, 100)
 	r.Gave(x.ID, 100)
-	list, _, _ = r.Candidates(3, 1, "work", []int64{x.ID})
+	list, _, _ = r.Candidates(registry.Want{AppID: 3, JobID: 1, Handler: "work", Avoid: []int64{x.ID}})
 	require.Equal(t, 1, list[0].Busy)
 	require.Equal(t, "refused_before", list[0].Barred)
-	list, online, offered := r.Candidates(3, 1, "other", nil)
+	list, online, offered := r.Candidates(registry.Want{AppID: 3, JobID: 1, Handler: "other"})
 	require.Equal(t, "no_handler", list[0].Barred)
 	require.True(t, online)
 	require.False(t, offered)

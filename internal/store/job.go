@@ -317,6 +317,6 @@ func (s *Store) Definition(ctx context.Context, id, version int64) (*job.Definit
 }
 
 // Wait makes it visible that batches are due and wait, and for what.
-func (b *Bucket) Wait(batches map[string]int, reason string) error {
-	return b.advanceBatches(batches, batch.EventDue, "reason = ?", reason)
+func (b *Bucket) Wait(batches map[string]int, reason, detail string) error {
+	return b.advanceBatches(batches, batch.EventDue, "reason = ?, reason_detail = ?", reason, cut(detail, 500))
 }

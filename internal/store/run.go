@@ -689,6 +689,9 @@ func (b *Bucket) Renew(list []Renewal) error {
 	return nil
 }
 
+// KindRouted is the event that keeps why an executor was chosen.
+const KindRouted = "routed"
+
 // EventRow is a deviation worth keeping.
 type EventRow struct {
 	NS          int64

@@ -223,11 +223,12 @@ func (t *Trigger) fresh(f store.Fence, j store.Job, def *job.Definition, kind sc
 	_, day, _ := batch.ParseID(id)
 	b := &ready.Batch{
 		ID: id, Day: day, Bucket: f.Bucket, NS: j.NS, JobID: j.ID, JobVersion: j.Version, AppID: j.AppID, Def: def, Kind: string(kind),
-		DueAt: due, PlannedFor: due, Params: def.Params, Key: key, Zone: outcome.ZoneOf(def, 0), Priority: def.Priority, Total: t.total(def, j.AppID), Turn: t.turn(j.ID, due),
+		DueAt: due, PlannedFor: due, Params: def.Params, Key: key, Zone: outcome.ZoneOf(def, 0), Priority: def.Priority, Turn: t.turn(j.ID, due),
 	}
 	if params != nil {
 		b.Params = *params
 	}
+	b.Total = t.Total(b)
 	if event != nil {
 		b.EventBytes = len(*event)
 		if b.EventBytes <= store.ShortEvent {

@@ -340,9 +340,10 @@ func (t *Trigger) backfilled(f store.Fence, j store.Job, x backfill, planned, no
 	def := x.def
 	b := &ready.Batch{
 		ID: id, Day: batch.Day(now), Bucket: f.Bucket, NS: j.NS, JobID: j.ID, JobVersion: x.row.JobVersion, AppID: j.AppID, Def: def, Kind: store.KindBackfill,
-		DueAt: now, PlannedFor: planned, Params: def.Params, Zone: x.zone.String(), Priority: def.Priority, Total: t.total(def, j.AppID), Turn: t.turn(j.ID, now),
+		DueAt: now, PlannedFor: planned, Params: def.Params, Zone: x.zone.String(), Priority: def.Priority, Turn: t.turn(j.ID, now),
 		Backfill: x.row.ID, MaxActive: x.row.MaxActive,
 	}
+	b.Total = t.Total(b)
 	return firing{batch: b, notBefore: now, row: store.BatchRow{
 		ID: id, Day: b.Day, NS: j.NS, JobID: j.ID, JobVersion: x.row.JobVersion, TriggerKind: b.Kind, DueAt: now, PlannedFor: planned, State: batch.Delayed,
 		Priority: b.Priority, Total: b.Total, CreatedBy: x.row.By, CreatedAt: now,

@@ -19,7 +19,6 @@ import (
 	"github.com/ax-scheduler/ax/internal/metric"
 	"github.com/ax-scheduler/ax/internal/outcome"
 	"github.com/ax-scheduler/ax/internal/ready"
-	"github.com/ax-scheduler/ax/internal/registry"
 	"github.com/ax-scheduler/ax/internal/routing"
 	"github.com/ax-scheduler/ax/internal/schedule"
 	"github.com/ax-scheduler/ax/internal/store"
@@ -51,12 +50,12 @@ type Trigger struct {
 	store    *store.Store
 	cluster  *cluster.Cluster
 	ready    *ready.Ready
-	registry *registry.Registry
 	outcome  *outcome.Outcome
 	clock    clock.Clock
 	metrics  *metric.Metrics
 	log      *slog.Logger
 	foresee  func(e *ready.Execution) *ready.Bound
+	eligible func(b *ready.Batch) int
 	wake     chan struct{}
 
 	near    int
@@ -71,24 +70,25 @@ type Trigger struct {
 
 // Config is what a Trigger needs.
 type Config struct {
-	Store    *store.Store
-	Cluster  *cluster.Cluster
-	Ready    *ready.Ready
-	Registry *registry.Registry
-	Outcome  *outcome.Outcome
-	Clock    clock.Clock
-	Metrics  *metric.Metrics
-	Log      *slog.Logger
+	Store   *store.Store
+	Cluster *cluster.Cluster
+	Ready   *ready.Ready
+	Outcome *outcome.Outcome
+	Clock   clock.Clock
+	Metrics *metric.Metrics
+	Log     *slog.Logger
 	// Near is how many firings may wait in memory before delayed tasks that are due within ten minutes
 	// rest in their table too.
 	Near int
 	// Foresee chooses an execution's executor beforehand; nil when none can be named.
 	Foresee func(e *ready.Execution) *ready.Bound
+	// Eligible counts the executors that may run a batch.
+	Eligible func(b *ready.Batch) int
 }
 
 // New makes a Trigger; Run makes it work.
 func New(c Config) *Trigger {
-	t := &Trigger{store: c.Store, cluster: c.Cluster, ready: c.Ready, registry: c.Registry, outcome: c.Outcome, clock: c.Clock, metrics: c.Metrics, log: c.Log, foresee: c.Foresee, near: c.Near, wake: make(chan struct{}, 1), compiled: map[[3]int64]*schedule.Schedule{}, turns: map[int64]uint64{}}
+	t := &Trigger{store: c.Store, cluster: c.Cluster, ready: c.Ready, outcome: c.Outcome, clock: c.Clock, metrics: c.Metrics, log: c.Log, foresee: c.Foresee, eligible: c.Eligible, near: c.Near, wake: make(chan struct{}, 1), compiled: map[[3]int64]*schedule.Schedule{}, turns: map[int64]uint64{}}
 	t.sources = []source{scheduled{t}, resting{t}}
 	return t
 }
@@ -365,8 +365,9 @@ func (t *Trigger) firing(f store.Fence, d store.DueTrigger, def *job.Definition,
 	local := time.UnixMilli(at).In(s.Zone())
 	b := &ready.Batch{
 		ID: batch.ID(d.JobID, local, d.No), Day: batch.Day(at), Bucket: f.Bucket, NS: d.NS, JobID: d.JobID, JobVersion: d.JobVersion, AppID: d.AppID, Def: def,
-		TriggerNo: d.No, Kind: string(d.Spec.Kind), DueAt: at, PlannedFor: at, Params: def.Params, Zone: s.Zone().String(), Priority: def.Priority, Total: t.total(def, d.AppID), Turn: t.turn(d.JobID, at),
+		TriggerNo: d.No, Kind: string(d.Spec.Kind), DueAt: at, PlannedFor: at, Params: def.Params, Zone: s.Zone().String(), Priority: def.Priority, Turn: t.turn(d.JobID, at),
 	}
+	b.Total = t.Total(b)
 	b.Spread = s.Start(d.JobID, d.No, time.UnixMilli(at)).UnixMilli() - at
 	return firing{batch: b, notBefore: b.StartAt(), row: store.BatchRow{
 		ID: b.ID, Day: b.Day, NS: b.NS, JobID: b.JobID, JobVersion: b.JobVersion, TriggerNo: d.No, TriggerKind: b.Kind, DueAt: at, PlannedFor: at, State: state,
@@ -374,13 +375,17 @@ func (t *Trigger) firing(f store.Fence, d store.DueTrigger, def *job.Definition,
 	}}
 }
 
-// total freezes the number of shards: one for each executor that takes work now. With
+// Total is the number of shards that a batch is frozen to: what the job says, or so many for each executor that may run it now. With
 // none there is one shard, which then says that there is no executor.
-func (t *Trigger) total(def *job.Definition, appID int64) int {
-	if def.Routing.Strategy != routing.Broadcast {
+func (t *Trigger) Total(b *ready.Batch) int {
+	r := b.Def.Routing
+	switch {
+	case r.Shards > 0:
+		return r.Shards
+	case r.Strategy != routing.Broadcast:
 		return 1
 	}
-	return max(t.registry.Online(appID), 1)
+	return min(max(t.eligible(b)*max(r.PerExecutor, 1), 1), job.MaxShards)
 }
 
 // turn counts a job's firings, for the strategies that take turns. After a restart it goes

@@ -55,13 +55,15 @@ type Config struct {
 	Clock    clock.Clock
 	// ClockStatus is what the clocks of database and host say of each other.
 	ClockStatus func() clock.Status
-	Metrics     *metric.Metrics
-	Log         *slog.Logger
-	Output      *Output
-	Version     string
-	Commit      string
-	Console     bool
-	Demo        bool
+	// Explain tells how the executor of an execution was chosen, if that was lately.
+	Explain func(execution int64) (routing.Explanation, bool)
+	Metrics *metric.Metrics
+	Log     *slog.Logger
+	Output  *Output
+	Version string
+	Commit  string
+	Console bool
+	Demo    bool
 	// Secure says that browsers reach the server over TLS, so cookies are marked so.
 	Secure bool
 }
@@ -138,6 +140,7 @@ func New(r *gin.Engine, c Config) (*API, huma.API) {
 	a.tenants()
 	a.jobs()
 	a.calendars()
+	a.routing()
 	a.backlogs()
 	a.delayed()
 	a.programTokens()

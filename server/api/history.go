@@ -76,6 +76,7 @@ type executionView struct {
 	StopAsked     bool         `json:"stopAsked"`
 	StopConfirmed bool         `json:"stopConfirmed"`
 	Events        []eventView  `json:"events"`
+	Choice        *choiceView  `json:"choice,omitempty" doc:"why this executor; of a single execution only"`
 }
 
 type eventView struct {
@@ -241,6 +242,9 @@ func (a *API) batch(ctx context.Context, batchID string) (*body[batchView], erro
 		place[e.ID] = i
 	}
 	for _, e := range events {
+		if e.Kind == store.KindRouted {
+			continue // it is told with the execution
+		}
 		view := eventView{At: stamp(e.At), Kind: e.Kind, Detail: e.Detail}
 		if e.ExecutionID != 0 {
 			view.ExecutionID = id(e.ExecutionID)
@@ -336,10 +340,18 @@ func (a *API) getExecution(ctx context.Context, in *ExecutionPath) (*body[execut
 	if err != nil {
 		return nil, err
 	}
+	kept := ""
 	for _, ev := range events {
-		if ev.ExecutionID == e.ID {
+		switch {
+		case ev.ExecutionID != e.ID:
+		case ev.Kind == store.KindRouted:
+			kept = ev.Detail
+		default:
 			v.Events = append(v.Events, eventView{At: stamp(ev.At), ExecutionID: id(ev.ExecutionID), Kind: ev.Kind, Detail: ev.Detail})
 		}
+	}
+	if v.Choice, err = a.choice(ctx, e, kept); err != nil {
+		return nil, err
 	}
 	return &body[executionView]{v}, nil
 }

@@ -47,7 +47,18 @@ type triggerBody struct {
 type routingBody struct {
 	Strategy string `json:"strategy,omitempty" doc:"default roundRobin"`
 	HashKey  string `json:"hashKey,omitempty" maxLength:"128" doc:"field of the parameters that consistentHash places"`
-	Selector string `json:"selector,omitempty" doc:"reserved; must be empty"`
+	Selector string `json:"selector,omitempty" doc:"by labels and addresses: zone in (a, b), gpu, !spot, cores > 8, address in (10.0.16.0/24); all of them must hold"`
+	Rule     string `json:"rule,omitempty" doc:"CEL on executor, job, params, shard and total: true or false lets an executor pass, a number ranks it, highest first"`
+	// Pointers, so that an explicit 0 is refused and not taken for the default.
+	Shards      *int `json:"shards,omitempty" minimum:"1" maximum:"5000" doc:"a fixed number of shards, whatever executors there are"`
+	PerExecutor *int `json:"perExecutor,omitempty" minimum:"1" maximum:"100" doc:"of shardingBroadcast without shards: how many shards each executor gets; default 1"`
+	Quorum      *int `json:"quorum,omitempty" minimum:"1" maximum:"100" doc:"per cent of the shards that must succeed; default 100"`
+}
+
+type resourcesBody struct {
+	CPU      float64 `json:"cpu,omitempty" doc:"cores that one execution takes; 0 = not declared"`
+	MemoryMB int64   `json:"memoryMB,omitempty"`
+	Slots    int     `json:"slots,omitempty" doc:"of the executor's pool; when declared it waits here until they are free, not in the executor's queue"`
 }
 
 type retryBody struct {
@@ -85,6 +96,8 @@ type JobBody struct {
 	Concurrency *concurrencyBody `json:"concurrency,omitempty"`
 	Misfire     *misfireBody     `json:"misfire,omitempty"`
 	Priority    int              `json:"priority,omitempty" doc:"0 (default) to 5"`
+	Resources   *resourcesBody   `json:"resources,omitempty"`
+	Limits      []string         `json:"limits,omitempty" maxItems:"10" doc:"names of limits that its executions share with those of other jobs"`
 	Enabled     *bool            `json:"enabled,omitempty" doc:"default true"`
 }
 
@@ -125,6 +138,11 @@ type (
 		Strategy string `json:"strategy"`
 		HashKey  string `json:"hashKey"`
 		Selector string `json:"selector"`
+		Rule     string `json:"rule"`
+		// As somebody wrote them: left out when nobody did.
+		Shards      int `json:"shards,omitempty"`
+		PerExecutor int `json:"perExecutor,omitempty"`
+		Quorum      int `json:"quorum,omitempty"`
 	}
 	retryView struct {
 		Max     int      `json:"max"`
@@ -159,6 +177,8 @@ type jobView struct {
 	Concurrency   concurrencyView `json:"concurrency"`
 	Misfire       misfireView     `json:"misfire"`
 	Priority      int             `json:"priority"`
+	Resources     resourcesBody   `json:"resources"`
+	Limits        []string        `json:"limits"`
 	Enabled       bool            `json:"enabled"`
 	Version       int64           `json:"version"`
 	CreatedAt     string          `json:"createdAt"`
@@ -309,16 +329,23 @@ func (r *reader) triggers(list []triggerBody) []schedule.Spec {
 func (a *API) definition(ctx context.Context, b JobBody, used int) (d job.Definition, last int, err error) {
 	r := &reader{}
 	d = job.Definition{
-		Name: b.Name, App: b.App, Handler: b.Handler, Description: b.Description, Params: string(b.Params), Priority: b.Priority, Retry: job.Retry{Max: job.DefaultRetries},
+		Name: b.Name, App: b.App, Handler: b.Handler, Description: b.Description, Params: string(b.Params), Priority: b.Priority, Limits: b.Limits, Retry: job.Retry{Max: job.DefaultRetries},
 		Triggers: r.triggers(b.Triggers), Timeout: r.duration("timeout", b.Timeout),
 	}
 	if b.Routing != nil {
-		d.Routing = job.Routing{Strategy: b.Routing.Strategy, HashKey: b.Routing.HashKey}
-		if b.Routing.Selector != "" {
-			r.bad = append(r.bad, &message.Invalid{Code: "not_available", Field: "routing.selector", Token: b.Routing.Selector, Message: message.Text{
-				EN: "Selectors are not available in this version; leave it empty.", ZH: "当前版本尚不支持选择器，请留空。",
-			}})
+		number := func(n *int) int {
+			if n == nil {
+				return 0
+			}
+			return *n
 		}
+		d.Routing = job.Routing{
+			Strategy: b.Routing.Strategy, HashKey: b.Routing.HashKey, Selector: strings.TrimSpace(b.Routing.Selector), Rule: strings.TrimSpace(b.Routing.Rule),
+			Shards: number(b.Routing.Shards), PerExecutor: number(b.Routing.PerExecutor), Quorum: number(b.Routing.Quorum),
+		}
+	}
+	if b.Resources != nil {
+		d.Resources = job.Resources{CPU: b.Resources.CPU, MemoryMB: b.Resources.MemoryMB, Slots: b.Resources.Slots}
 	}
 	if b.Retry != nil {
 		if b.Retry.Max != nil {
@@ -382,7 +409,11 @@ func (a *API) view(j store.Job, recent []store.Recent) jobView {
 	v := jobView{
 		ID: id(j.ID), Name: d.Name, App: d.App, Handler: d.Handler, Description: d.Description, Params: d.Params, Timeout: d.Timeout.String(), Priority: d.Priority, Enabled: j.Enabled, Version: j.Version,
 		CreatedAt: stamp(j.CreatedAt), UpdatedAt: stamp(j.UpdatedAt), UpdatedBy: j.UpdatedBy, NextTriggerAt: at(j.NextTriggerAt), LastTriggerAt: at(j.LastTriggerAt),
-		Routing:     routingView{Strategy: d.Routing.Strategy, HashKey: d.Routing.HashKey},
+		Routing: routingView{
+			Strategy: d.Routing.Strategy, HashKey: d.Routing.HashKey, Selector: d.Routing.Selector, Rule: d.Routing.Rule, Shards: d.Routing.Shards, PerExecutor: d.Routing.PerExecutor, Quorum: d.Routing.Quorum,
+		},
+		Resources:   resourcesBody{CPU: d.Resources.CPU, MemoryMB: d.Resources.MemoryMB, Slots: d.Resources.Slots},
+		Limits:      append([]string{}, d.Limits...),
 		Retry:       retryView{Max: d.Retry.Max, Backoff: d.Retry.Backoff},
 		Concurrency: concurrencyView{Policy: d.Concurrency.Policy, Max: d.Concurrency.Max},
 		Misfire:     misfireView{Policy: d.Misfire.Policy, Window: d.Misfire.Window.String(), Max: d.Misfire.Max, Order: cmp.Or(d.Misfire.Order, job.OrderOldest), Rate: d.Misfire.PerSecond()},
@@ -696,7 +727,7 @@ func (a *API) told(j store.Job) map[string]any {
 	v := a.view(j, nil)
 	return map[string]any{
 		"name": v.Name, "app": v.App, "handler": v.Handler, "description": v.Description, "triggers": v.Triggers, "params": v.Params, "routing": v.Routing, "retry": v.Retry,
-		"timeout": v.Timeout, "concurrency": v.Concurrency, "misfire": v.Misfire, "priority": v.Priority, "enabled": v.Enabled,
+		"timeout": v.Timeout, "concurrency": v.Concurrency, "misfire": v.Misfire, "priority": v.Priority, "resources": v.Resources, "limits": v.Limits, "enabled": v.Enabled,
 	}
 }
 

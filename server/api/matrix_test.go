@@ -129,6 +129,10 @@ func operations() map[string]operation {
 			return map[string]any{"job": w.job}
 		}},
 
+		"POST " + jobs + "/{id}/routing/simulate": {who: readers, status: 200, path: ofJob("/routing/simulate"), body: nothing},
+		"POST /api/v1/namespaces/{namespace}/routing/simulate": {who: readers, status: 200, path: at("/routing/simulate"), body: func(*world) any {
+			return map[string]any{"job": map[string]any{"name": "unsaved", "app": "app", "handler": "work"}}
+		}},
 		"GET " + jobs: {who: readers, status: 200, path: at("/jobs")},
 		"POST " + jobs: {who: authors, status: 201, changes: "job.create", path: at("/jobs"), body: func(w *world) any {
 			return map[string]any{"name": w.fresh(), "app": "app", "handler": "work"}

@@ -133,7 +133,7 @@ func (a *App) build() error {
 	a.clock = clock.New(a.store.Now, a.log)
 	a.auth = auth.New(auth.Config{Store: a.store, Sealer: a.sealer, Clock: a.clock, Metrics: a.metrics, Log: a.log})
 	a.ring = appkey.New(a.store, a.sealer, a.clock)
-	router := routing.New()
+	router := routing.New(strategies()...)
 	a.ready = ready.New(a.clock.Now())
 	policy := egress.NewPolicy(a.own(), c.Loopback())
 	client := dispatch.NewClient(policy, a.ring.ByID, a.clock)
@@ -173,8 +173,9 @@ func (a *App) build() error {
 		},
 	})
 	a.trigger = trigger.New(trigger.Config{
-		Store: a.store, Cluster: a.cluster, Ready: a.ready, Registry: a.registry, Outcome: a.outcome, Clock: a.clock, Metrics: a.metrics, Log: a.log, Near: c.DelayedInMemory,
-		Foresee: func(e *ready.Execution) *ready.Bound { return a.dispatch.Foresee(e) },
+		Store: a.store, Cluster: a.cluster, Ready: a.ready, Outcome: a.outcome, Clock: a.clock, Metrics: a.metrics, Log: a.log, Near: c.DelayedInMemory,
+		Foresee:  func(e *ready.Execution) *ready.Bound { return a.dispatch.Foresee(e) },
+		Eligible: func(b *ready.Batch) int { return a.dispatch.Eligible(b) },
 	})
 	_, port, _ := net.SplitHostPort(a.listener.Addr().String())
 	portNumber, _ := strconv.Atoi(port)
@@ -189,6 +190,7 @@ func (a *App) build() error {
 	a.handler = a.routes(executors, api.Config{
 		Store: a.store, Auth: a.auth, Ring: a.ring, Cluster: a.cluster, Registry: a.registry, Ready: a.ready, Trigger: a.trigger, Outcome: a.outcome, Router: router, Clock: a.clock,
 		ClockStatus: a.clock.Status,
+		Explain:     a.dispatch.Explain,
 		Metrics:     a.metrics, Log: a.log, Output: output, Version: Version, Commit: Commit, Demo: c.Demo, Secure: c.BehindTLSProxy,
 	})
 	a.trouble.Store("the database was not reached yet")

@@ -280,6 +280,33 @@ type Execution struct {
 	StopAsked     bool       `json:"stopAsked"`
 	StopConfirmed bool       `json:"stopConfirmed"`
 	Events        []Event    `json:"events"`
+	Choice        *Choice    `json:"choice"`
+}
+
+// Choice says why an execution is where it is.
+type Choice struct {
+	Source     string `json:"source"`
+	Strategy   string `json:"strategy"`
+	Candidates []struct {
+		Executor struct {
+			ID      string `json:"id"`
+			Address string `json:"address"`
+		} `json:"executor"`
+		Place  int                `json:"place"`
+		Chosen bool               `json:"chosen"`
+		Reason *Reason            `json:"reason"`
+		Terms  map[string]float64 `json:"terms"`
+	} `json:"candidates"`
+}
+
+// Why is the reason code of a candidate, by its address.
+func (c *Choice) Why(address string) string {
+	for _, x := range c.Candidates {
+		if x.Executor.Address == address && x.Reason != nil {
+			return x.Reason.Code
+		}
+	}
+	return ""
 }
 
 // Address is where it ran, or empty.
@@ -339,6 +366,14 @@ func (n *Namespace) Batch(id string) Batch {
 	var b Batch
 	n.Client.Get(n.t, n.Path("/batches/"+id), &b)
 	return b
+}
+
+// Execution reads one execution.
+func (n *Namespace) Execution(id string) Execution {
+	n.t.Helper()
+	var e Execution
+	n.Client.Get(n.t, n.Path("/executions/"+id), &e)
+	return e
 }
 
 // Ended waits until a batch has ended.

@@ -146,6 +146,7 @@ type Executor struct {
 	handlers map[string]Handler
 	// Slots is what it says of its capacity.
 	slots   int
+	labels  map[string]string
 	Address string
 
 	http *httptest.Server
@@ -187,6 +188,16 @@ func (a *App) Executor(handlers map[string]Handler) *Executor {
 func (a *App) Worker(work Handler) *Executor {
 	a.n.t.Helper()
 	return a.Executor(map[string]Handler{"work": work})
+}
+
+// Labelled is a Worker with labels.
+func (a *App) Labelled(labels map[string]string, work Handler) *Executor {
+	a.n.t.Helper()
+	x := a.Offline(map[string]Handler{"work": work})
+	x.labels = labels
+	x.Open()
+	x.Online()
+	return x
 }
 
 // Offline makes an executor that does not listen yet.
@@ -609,10 +620,14 @@ func (x *Executor) Registration() map[string]any {
 	for name := range x.handlers {
 		names = append(names, map[string]any{"name": name, "kind": "simple"})
 	}
+	labels := x.labels
+	if labels == nil {
+		labels = map[string]string{}
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return map[string]any{
-		"type": "register", "namespace": x.app.n.Name, "app": x.app.Name, "instance": x.instance, "address": x.Address, "startId": x.startID, "labels": map[string]string{}, "cpu": 2, "memoryMB": 1024,
+		"type": "register", "namespace": x.app.n.Name, "app": x.app.Name, "instance": x.instance, "address": x.Address, "startId": x.startID, "labels": labels, "cpu": 2, "memoryMB": 1024,
 		"slots": x.slots, "handlers": names, "running": running, "sdk": "axtest/1", "draining": x.fault == Drains,
 	}
 }

@@ -708,6 +708,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/namespaces/{namespace}/jobs/{id}/routing/simulate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Which executors a job would run on now, without running it */
+        post: operations["simulateRouting"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/namespaces/{namespace}/jobs/{id}/trigger": {
         parameters: {
             query?: never;
@@ -719,6 +736,23 @@ export interface paths {
         put?: never;
         /** Run a job now */
         post: operations["triggerJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/routing/simulate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The same for a definition that is not saved */
+        post: operations["simulateNewRouting"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1114,6 +1148,38 @@ export interface components {
             /** @description only count */
             dryRun?: boolean;
         };
+        CandidateView: {
+            chosen: boolean;
+            executor: components["schemas"]["ExecutorRef"];
+            /**
+             * Format: int64
+             * @description in the order of preference, from 1; 0 = passed over
+             */
+            place: number;
+            /** @description why it was passed over */
+            reason?: components["schemas"]["ReasonView"];
+            /** @description the numbers that ordered it */
+            terms?: {
+                [key: string]: number;
+            };
+        };
+        ChoiceView: {
+            /** @description in the order of preference, then those that were passed over */
+            candidates: components["schemas"]["CandidateView"][];
+            /**
+             * Format: int64
+             * @description candidates that are not listed
+             */
+            more: number;
+            /** @enum {string} */
+            source: "written" | "remembered" | "now";
+            strategy: string;
+            /**
+             * Format: int64
+             * @description for its turn, before the choice
+             */
+            waitedMs: number;
+        };
         ConcurrencyBody: {
             /**
              * Format: int64
@@ -1228,6 +1294,8 @@ export interface components {
             /** Format: int64 */
             attempt: number;
             batchId: string;
+            /** @description why this executor; of a single execution only */
+            choice?: components["schemas"]["ChoiceView"];
             dispatchedAt: string | null;
             dueAt: string;
             /**
@@ -1332,6 +1400,8 @@ export interface components {
             /** @description default true */
             enabled?: boolean;
             handler: string;
+            /** @description names of limits that its executions share with those of other jobs */
+            limits?: string[];
             misfire?: components["schemas"]["MisfireBody"];
             name: string;
             /** @description text, JSON by convention, at most 64 KiB; a JSON value that is not a string is kept as its text */
@@ -1341,6 +1411,7 @@ export interface components {
              * @description 0 (default) to 5
              */
             priority?: number;
+            resources?: components["schemas"]["ResourcesBody"];
             retry?: components["schemas"]["RetryBody"];
             routing?: components["schemas"]["RoutingBody"];
             /** @description 0s = no limit (default) */
@@ -1358,12 +1429,14 @@ export interface components {
             /** @description newest first, at most 20 */
             lastBatches: components["schemas"]["ResultView"][];
             lastTriggerAt: string | null;
+            limits: string[];
             misfire: components["schemas"]["MisfireView"];
             name: string;
             nextTriggerAt: string | null;
             params: string;
             /** Format: int64 */
             priority: number;
+            resources: components["schemas"]["ResourcesBody"];
             retry: components["schemas"]["RetryView"];
             routing: components["schemas"]["RoutingView"];
             scheduleText: components["schemas"]["Text"];
@@ -1591,6 +1664,20 @@ export interface components {
             /** @description RFC 3339 */
             runAt?: string;
         };
+        ResourcesBody: {
+            /**
+             * Format: double
+             * @description cores that one execution takes; 0 = not declared
+             */
+            cpu?: number;
+            /** Format: int64 */
+            memoryMB?: number;
+            /**
+             * Format: int64
+             * @description of the executor's pool; when declared it waits here until they are free, not in the executor's queue
+             */
+            slots?: number;
+        };
         ResultView: {
             batchId: string;
             dueAt: string;
@@ -1620,14 +1707,38 @@ export interface components {
         RoutingBody: {
             /** @description field of the parameters that consistentHash places */
             hashKey?: string;
-            /** @description reserved; must be empty */
+            /**
+             * Format: int64
+             * @description of shardingBroadcast without shards: how many shards each executor gets; default 1
+             */
+            perExecutor?: number;
+            /**
+             * Format: int64
+             * @description per cent of the shards that must succeed; default 100
+             */
+            quorum?: number;
+            /** @description CEL on executor, job, params, shard and total: true or false lets an executor pass, a number ranks it, highest first */
+            rule?: string;
+            /** @description by labels and addresses: zone in (a, b), gpu, !spot, cores > 8, address in (10.0.16.0/24); all of them must hold */
             selector?: string;
+            /**
+             * Format: int64
+             * @description a fixed number of shards, whatever executors there are
+             */
+            shards?: number;
             /** @description default roundRobin */
             strategy?: string;
         };
         RoutingView: {
             hashKey: string;
+            /** Format: int64 */
+            perExecutor?: number;
+            /** Format: int64 */
+            quorum?: number;
+            rule: string;
             selector: string;
+            /** Format: int64 */
+            shards?: number;
             strategy: string;
         };
         SetupInputBody: {
@@ -1636,6 +1747,27 @@ export interface components {
             /** @description from the link that the server printed at its first start */
             token: string;
             username: string;
+        };
+        ShardView: {
+            executor?: components["schemas"]["ExecutorRef"];
+            /** Format: int64 */
+            shard: number;
+        };
+        SimulateInputBody: {
+            /** @description default: the job's */
+            params?: unknown;
+        };
+        SimulateNewInputBody: {
+            /** @description as it would be saved */
+            job: components["schemas"]["JobBody"];
+        };
+        SimulationView: {
+            /** @description of the first shard */
+            choice: components["schemas"]["ChoiceView"];
+            /** Format: int64 */
+            shardTotal: number;
+            /** @description where each would go now; at most 200 */
+            shards: components["schemas"]["ShardView"][];
         };
         SummaryView: {
             /** Format: int64 */
@@ -1745,6 +1877,8 @@ export interface components {
             /** @description default true */
             enabled?: boolean;
             handler: string;
+            /** @description names of limits that its executions share with those of other jobs */
+            limits?: string[];
             misfire?: components["schemas"]["MisfireBody"];
             name: string;
             /** @description text, JSON by convention, at most 64 KiB; a JSON value that is not a string is kept as its text */
@@ -1754,6 +1888,7 @@ export interface components {
              * @description 0 (default) to 5
              */
             priority?: number;
+            resources?: components["schemas"]["ResourcesBody"];
             retry?: components["schemas"]["RetryBody"];
             routing?: components["schemas"]["RoutingBody"];
             /** @description 0s = no limit (default) */
@@ -5438,6 +5573,87 @@ export interface operations {
             };
         };
     };
+    simulateRouting: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SimulateInputBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SimulationView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     triggerJob: {
         parameters: {
             query?: never;
@@ -5461,6 +5677,86 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["BatchIDView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    simulateNewRouting: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SimulateNewInputBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SimulationView"];
                 };
             };
             /** @description Unauthorized */

@@ -40,6 +40,8 @@ export type JobInput = Pick<
   | 'concurrency'
   | 'misfire'
   | 'priority'
+  | 'resources'
+  | 'limits'
   | 'enabled'
 >
 

@@ -24,12 +24,14 @@ export function emptyJob(app: string): JobInput {
     description: '',
     triggers: [{ kind: 'cron', expr: '0 0 8 * * ?', dialect: 'quartz', zone: localZone, clockChange: 'once' }],
     params: '',
-    routing: { strategy: 'roundRobin', hashKey: '', selector: '' },
+    routing: { strategy: 'roundRobin', hashKey: '', selector: '', rule: '' },
     retry: { max: 3, backoff: 'exponential', initial: '1s' },
     timeout: '0s',
     concurrency: { policy: 'skip', max: 1 },
     misfire: { policy: 'once', window: '1h', max: 100, order: 'oldest', rate: 10 },
     priority: 0,
+    resources: {},
+    limits: [],
     enabled: true,
   }
 }
@@ -49,6 +51,8 @@ export function writable(job: Job | JobInput): JobInput {
     concurrency,
     misfire,
     priority,
+    resources,
+    limits,
     enabled,
   } = job
   return {
@@ -64,6 +68,8 @@ export function writable(job: Job | JobInput): JobInput {
     concurrency,
     misfire,
     priority,
+    resources,
+    limits,
     enabled,
   }
 }
