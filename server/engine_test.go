@@ -73,7 +73,7 @@ func TestEngine(t *testing.T) {
 	})
 }
 
-func retries(n int) map[string]any { return map[string]any{"max": n, "initial": "100ms"} }
+func retries(n int) map[string]any { return map[string]any{"max": n, "initial": "100ms", "jitter": 0} }
 
 func policy(name string, most int) map[string]any {
 	return map[string]any{"policy": name, "max": most}
@@ -439,26 +439,46 @@ func ignoresTimeout(t *testing.T, ns *axtest.Namespace) {
 		return axtest.Result{Message: "done"}
 	}
 	list := []*axtest.Executor{app.Worker(work), app.Worker(work)}
-	id := ns.Trigger(ns.Job(axtest.Def{"timeout": "1s", "retry": retries(1)}))
-	b := ns.Ended(id)
+	job := ns.Job(axtest.Def{"timeout": "1s", "retry": retries(1)})
+	id := ns.Trigger(job)
+	var b axtest.Batch
+	axtest.WaitFor(t, "the attempt is timed out and its stop is not confirmed", func() bool {
+		b = ns.Batch(id)
+		return b.Executions[0].State == "TIMED_OUT"
+	})
 	first := list[0]
 	if b.Executions[0].Address() == list[1].Address {
 		first = list[1]
 	}
+	e := b.Executions[0]
+	require.NotNil(t, e.Stop)
+	require.False(t, e.Stop.Confirmed, "it may still run, and the row says so")
+	require.Nil(t, e.Stop.ConfirmedAt)
+	require.NotNil(t, e.Stop.AcknowledgedAt)
+	require.Contains(t, b.Kinds(), "stop_unconfirmed")
+	require.NotEmpty(t, first.Kills())
+	axtest.WaitFor(t, "the next attempt says what it waits for", func() bool { return ns.Batch(id).Code() == "waiting_stop_unconfirmed" })
+	require.Len(t, axtest.Ledger(list...), 1, "two attempts of a shard never overlap")
+	// Its job's place is kept, too.
+	other := ns.Ended(ns.Trigger(job))
+	require.Equal(t, []string{"SKIPPED", "overlap_running"}, []string{other.State, other.Code()})
+	close(hold)
+	b = ns.Ended(id)
 	require.Equal(t, "SUCCEEDED", b.State)
 	require.Len(t, b.Executions, 2)
-	e := b.Executions[0]
+	e = b.Executions[0]
 	require.Equal(t, "TIMED_OUT", e.State)
-	require.True(t, e.StopAsked)
-	require.False(t, e.StopConfirmed, "it may still run, and the row says so")
+	require.NotNil(t, e.Stop)
+	require.True(t, e.Stop.Confirmed, "it was confirmed before the next attempt started")
 	require.NotEqual(t, e.Address(), b.Executions[1].Address(), "the next attempt keeps away from it")
-	require.NotEmpty(t, first.Kills())
-	close(hold)
 	axtest.WaitFor(t, "the late success was answered", func() bool { return len(first.Answers()) == 1 })
 	require.Equal(t, []string{"late"}, first.Answers())
 	b = ns.Batch(id)
 	require.Equal(t, "TIMED_OUT", b.Executions[0].State, "the late success changes nothing")
 	require.Contains(t, b.Kinds(), "late_result")
+	require.Contains(t, b.Kinds(), "stop_confirmed")
+	axtest.NothingTwice(t, list...)
+	require.Equal(t, "SUCCEEDED", ns.Ended(ns.Trigger(job)).State, "its place is free again")
 }
 
 func diesUnderTimeout(t *testing.T, ns *axtest.Namespace) {
@@ -499,14 +519,17 @@ func unconfirmedStop(t *testing.T, ns *axtest.Namespace) {
 	b := ns.Batch(id)
 	require.False(t, b.Final(), "asked is not stopped")
 	require.Equal(t, "STOPPING", b.Executions[0].State)
-	require.True(t, b.Executions[0].StopAsked)
-	require.False(t, b.Executions[0].StopConfirmed)
+	require.NotNil(t, b.Executions[0].Stop)
+	require.Equal(t, "admin", b.Executions[0].Stop.AskedBy)
+	require.False(t, b.Executions[0].Stop.Confirmed)
+	require.Nil(t, b.Executions[0].Stop.AcknowledgedAt, "an error is no acknowledgement")
 	axtest.WaitFor(t, "the stop is asked for again", func() bool { return len(x.Kills()) >= 2 })
 	b = ns.Ended(id)
 	require.Equal(t, "CANCELLED", b.State)
 	require.Equal(t, "cancelled_by_hand", b.Code())
 	require.Len(t, b.Executions, 1)
-	require.False(t, b.Executions[0].StopConfirmed)
+	require.False(t, b.Executions[0].Stop.Confirmed)
+	require.Nil(t, b.Executions[0].Stop.ConfirmedAt)
 }
 
 func confirmedStop(t *testing.T, ns *axtest.Namespace) {
@@ -518,7 +541,14 @@ func confirmedStop(t *testing.T, ns *axtest.Namespace) {
 	b := ns.Ended(id)
 	require.Equal(t, "CANCELLED", b.State)
 	require.Equal(t, "cancelled_by_hand", b.Code())
-	require.True(t, b.Executions[0].StopConfirmed)
+	axtest.WaitFor(t, "its executor's word is noted", func() bool { return ns.Batch(id).Executions[0].Stop.AcknowledgedAt != nil })
+	stop := ns.Batch(id).Executions[0].Stop
+	require.True(t, stop.Confirmed)
+	require.NotNil(t, stop.AcknowledgedAt)
+	require.NotNil(t, stop.ConfirmedAt)
+	require.False(t, stop.AcknowledgedAt.Before(stop.AskedAt))
+	require.Equal(t, "admin", stop.AskedBy)
+	require.Equal(t, "cancelled_by_hand", stop.Reason.Code)
 	a = ns.Client.Do(t, http.MethodPost, ns.Path("/batches/"+id+"/cancel"), nil)
 	require.Equal(t, http.StatusConflict, a.Status)
 	require.Equal(t, "not_allowed_in_state", a.Problem(t).Code)

@@ -149,7 +149,7 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 		errs = errors.Join(errs, d.outcome.Miss(ctx, verdicts.Missed))
 	}
 	for _, a := range verdicts.Cover {
-		if err := d.outcome.Cancel(ctx, a.Bucket, a.BatchID, outcome.ReasonCovered, nil); err != nil && !errors.Is(err, batch.ErrNotAllowed) {
+		if err := d.outcome.Cancel(ctx, a.Bucket, a.BatchID, outcome.ReasonCovered, nil); err != nil && !errors.Is(err, batch.ErrNotAllowed) && !errors.Is(err, store.ErrNotFound) {
 			errs = errors.Join(errs, err)
 		}
 	}
@@ -158,11 +158,28 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 	var picked, sendable, lost []chosen
 	var refused []*outcome.Report
 	var later []*ready.Execution
+	var expired []ready.Skip
 	waiting := map[int]map[why]map[string]int{} // bucket → reason → batches to note
 	taken := d.ready.Take(now, passLimit, func(e *ready.Execution) ready.Placement {
 		f, ok := d.cluster.Fence(e.Batch.Bucket)
 		if !ok {
 			return ready.Blocked
+		}
+		if e.Behind != 0 {
+			if d.outcome.Lingers(e.Behind) && now-e.ReadyAt < d.waitLimit(e).Milliseconds() {
+				// An earlier attempt may still run: two of one shard never overlap.
+				if !e.Noted {
+					e.Noted = true
+					why{reason: outcome.ReasonUnstopped}.note(waiting, e)
+				}
+				later = append(later, e)
+				return ready.Taken
+			}
+			if d.outcome.Lingers(e.Behind) {
+				refused = append(refused, &outcome.Report{ExecutionID: e.ID, Under: f, Event: batch.RunReject, Reason: outcome.ReasonUnstopped, NoRetry: true})
+				return ready.Taken
+			}
+			e.Behind, e.ReadyAt, e.Noted = 0, now, false // waiting for an executor begins now
 		}
 		if e.Bound != nil {
 			worker, good := d.registry.Takes(e.Bound.WorkerID, e.Bound.StartID, e.Batch.Def.Handler)
@@ -191,6 +208,9 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 		case w.reason == "":
 			picked = append(picked, c)
 			return ready.Taken
+		case final && w.reason == outcome.ReasonWaitTimeout && e.Batch.Def.Wait.Then == job.WaitSkip && e.Batch.Total == 1 && e.Attempt == 1:
+			expired = append(expired, ready.Skip{Executions: []*ready.Execution{e}, Reason: w.reason})
+			return ready.Taken
 		case final:
 			refused = append(refused, &outcome.Report{ExecutionID: e.ID, Under: f, Event: batch.RunReject, Reason: w.reason, NoRetry: w.reason == outcome.ReasonNoHandler || w.reason == outcome.ReasonWaitTimeout})
 			return ready.Taken
@@ -206,6 +226,7 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 		e.NotBefore = now + again.Milliseconds()
 	}
 	d.ready.Add(later...)
+	d.skip(ctx, expired)
 	if len(refused) > 0 {
 		d.outcome.Report(refused...)
 	}
@@ -277,10 +298,18 @@ func (d *Dispatch) pick(e *ready.Execution, now int64) (c chosen, w why, final b
 	case !offered:
 		return c, why{reason: outcome.ReasonNoHandler}, wait >= d.settings.ExecutorWait
 	}
-	if wait >= d.settings.WaitLimit {
+	if wait >= d.waitLimit(e) {
 		return c, why{reason: outcome.ReasonWaitTimeout, detail: choice.Sum()}, true
 	}
 	return c, why{lacking(choice), choice.Sum()}, false
+}
+
+// waitLimit is how long an execution whose turn has come may wait for an executor.
+func (d *Dispatch) waitLimit(e *ready.Execution) time.Duration {
+	if limit := time.Duration(e.Batch.Def.Wait.Limit); limit > 0 {
+		return limit
+	}
+	return d.settings.WaitLimit
 }
 
 // lacking is what would have to change so that somebody takes it, in one word: of several the one that is
@@ -475,10 +504,30 @@ func (d *Dispatch) stop(ctx context.Context, stops []ready.Stop) {
 			}
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.settings.AckTimeout)
 			defer cancel()
-			if _, err := d.client.Kill(ctx, worker.Executor, refs); err != nil {
+			answers, err := d.client.Kill(ctx, worker.Executor, refs)
+			if err != nil {
 				// Its next heartbeat is answered with what to stop.
 				d.log.WarnContext(ctx, "stop not delivered", slog.String("executor", worker.Address), slog.String("err", err.Error()))
+				return
+			}
+			if err := d.outcome.Acknowledged(ctx, acknowledged(list, answers)); err != nil {
+				d.log.WarnContext(ctx, "acknowledged stops not noted", slog.String("executor", worker.Address), slog.String("err", err.Error()))
 			}
 		})
 	}
+}
+
+// acknowledged lists the executions that an executor said it will stop. Only what was asked for counts.
+func acknowledged(stops []ready.Stop, answers []protocol.Answer) []int64 {
+	said := make(map[string]string, len(answers))
+	for _, a := range answers {
+		said[a.ExecutionID] = a.Answer
+	}
+	var out []int64
+	for _, s := range stops {
+		if said[strconv.FormatInt(s.ExecutionID, 10)] == protocol.Asked {
+			out = append(out, s.ExecutionID)
+		}
+	}
+	return out
 }

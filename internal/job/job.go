@@ -6,6 +6,7 @@ package job
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/ax-scheduler/ax/internal/routing"
@@ -24,9 +25,11 @@ type Definition struct {
 	Routing     Routing         `json:"routing"`
 	Retry       Retry           `json:"retry"`
 	// Timeout bounds the run of one execution from the start of its handler. 0 is no limit.
-	Timeout     schedule.Duration `json:"timeout"`
-	Concurrency Concurrency       `json:"concurrency"`
-	Misfire     Misfire           `json:"misfire"`
+	Timeout schedule.Duration `json:"timeout"`
+	// Wait bounds how long an execution whose turn has come may wait for an executor.
+	Wait        Wait        `json:"wait,omitzero"`
+	Concurrency Concurrency `json:"concurrency"`
+	Misfire     Misfire     `json:"misfire"`
 	// Priority is the level of the ready queue, 0 (default) to 5 (first).
 	Priority int `json:"priority"`
 	// Resources are what one execution takes of its executor.
@@ -79,6 +82,20 @@ func (r Resources) Needs() routing.Needs {
 	return routing.Needs{CPUMilli: int64(math.Round(r.CPU * 1000)), MemoryMB: r.MemoryMB, Slots: r.Slots}
 }
 
+// What becomes of an execution that waited too long for an executor.
+const (
+	WaitFail = "fail" // the attempt is REJECTED and its batch fails
+	WaitSkip = "skip" // a firing none of which has been sent is SKIPPED; anything else fails
+)
+
+// Wait is how long an execution may wait for an executor, beside its run.
+type Wait struct {
+	// Limit is the longest wait; 0 = as the server's setting dispatch-wait-limit says (default 30m).
+	Limit schedule.Duration `json:"limit,omitempty"`
+	// Then is one of the Wait constants. Default fail.
+	Then string `json:"then,omitempty"`
+}
+
 // Backoff kinds of a retry policy.
 const (
 	BackoffExponential = "exponential"
@@ -94,8 +111,40 @@ type Retry struct {
 	Backoff string `json:"backoff,omitempty"`
 	// Initial is the wait before the second attempt. Default 1s.
 	Initial schedule.Duration `json:"initial,omitempty"`
+	// Jitter is by how many percent of itself a wait grows at most, 0 to 100, so that what failed together
+	// is not tried again together. Default 10. Steps are taken as they are.
+	Jitter int `json:"jitter,omitempty"`
 	// Steps are the waits before each extra attempt, when set instead of the above.
 	Steps []schedule.Duration `json:"steps,omitempty"`
+	// Rules say for what an attempt ended with whether it is tried again; the first that fits counts.
+	Rules []RetryRule `json:"rules,omitempty"`
+}
+
+// What a retry rule says.
+const (
+	ThenNever = "never" // it can not heal
+	ThenNow   = "now"   // the next attempt follows without a wait; it counts like any other
+)
+
+// RetryRule is for attempts that ended with one of its codes.
+type RetryRule struct {
+	// Codes are those that handlers fail with, or reasons such as timed_out; a "*" at the end of one stands
+	// for anything that follows.
+	Codes []string `json:"codes"`
+	// Then is one of the Then constants.
+	Then string `json:"then"`
+}
+
+// Rule is what the rules say of a code: one of the Then constants, or "" for nothing.
+func (r Retry) Rule(code string) string {
+	for _, rule := range r.Rules {
+		for _, c := range rule.Codes {
+			if prefix, open := strings.CutSuffix(c, "*"); c == code || open && strings.HasPrefix(code, prefix) {
+				return rule.Then
+			}
+		}
+	}
+	return ""
 }
 
 // maxBackoff bounds the exponential wait, so that a long series still ends.
@@ -110,25 +159,30 @@ func (r Retry) Extra() int {
 }
 
 // Delay returns how long to wait after failed attempt number `attempt` (from 1), and
-// whether there is another attempt at all.
-func (r Retry) Delay(attempt int) (time.Duration, bool) {
+// whether there is another attempt at all. chance, 0 to 1, says how much of the jitter it gets.
+func (r Retry) Delay(attempt int, chance float64) (time.Duration, bool) {
 	if attempt > r.Extra() {
 		return 0, false
 	}
 	if len(r.Steps) > 0 {
 		return time.Duration(r.Steps[attempt-1]), true
 	}
+	wait := r.backoff(attempt)
+	return wait + time.Duration(float64(wait)*float64(r.Jitter)/100*chance), true
+}
+
+func (r Retry) backoff(attempt int) time.Duration {
 	wait := time.Duration(r.Initial)
 	if r.Backoff == BackoffFixed {
-		return wait, true
+		return wait
 	}
 	for range attempt - 1 {
 		wait *= 2
 		if wait > maxBackoff {
-			return maxBackoff, true
+			return maxBackoff
 		}
 	}
-	return wait, true
+	return wait
 }
 
 // RetryOf is the retry policy for batches of a kind. Where the job leaves the default (three attempts more,
@@ -138,13 +192,17 @@ func (d *Definition) RetryOf(kind schedule.Kind) Retry {
 	if kind == schedule.Delayed && d.Retry.standard() {
 		return Retry{Steps: []schedule.Duration{
 			schedule.Duration(5 * time.Second), schedule.Duration(30 * time.Second), schedule.Duration(2 * time.Minute), schedule.Duration(10 * time.Minute), schedule.Duration(30 * time.Minute),
-		}}
+		}, Rules: d.Retry.Rules}
 	}
 	return d.Retry
 }
 
-// DefaultRetries is how many extra attempts there are unless a job says otherwise.
-const DefaultRetries = 3
+// DefaultRetries is how many extra attempts there are, and DefaultJitter by how many percent a wait grows
+// at most, unless a job says otherwise.
+const (
+	DefaultRetries = 3
+	DefaultJitter  = 10
+)
 
 func (r Retry) standard() bool {
 	return len(r.Steps) == 0 && r.Max == DefaultRetries && r.Backoff == BackoffExponential && r.Initial == schedule.Duration(time.Second)
@@ -238,4 +296,6 @@ const (
 	MaxCPU         = 1024.0    // cores
 	MaxMemoryMB    = 100 << 20 // MiB
 	MaxSlots       = 100_000
+	MaxRetryRules  = 20
+	MaxRetryCodes  = 50 // of one rule
 )

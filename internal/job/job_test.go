@@ -151,7 +151,7 @@ func TestRetryDelay(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []time.Duration
 			for attempt := 1; ; attempt++ {
-				wait, again := tt.retry.Delay(attempt)
+				wait, again := tt.retry.Delay(attempt, 0)
 				if !again {
 					break
 				}
@@ -165,13 +165,13 @@ func TestRetryDelay(t *testing.T) {
 		r := job.Retry{Max: rapid.IntRange(0, 100).Draw(t, "max"), Backoff: job.BackoffExponential, Initial: schedule.Duration(rapid.Int64Range(int64(100*time.Millisecond), int64(24*time.Hour)).Draw(t, "initial"))}
 		last := time.Duration(0)
 		for attempt := 1; attempt <= r.Max; attempt++ {
-			wait, again := r.Delay(attempt)
+			wait, again := r.Delay(attempt, 0)
 			require.True(t, again)
 			require.GreaterOrEqual(t, wait, min(last, time.Hour), "a later wait is never shorter, up to the bound")
 			require.LessOrEqual(t, wait, max(time.Hour, time.Duration(r.Initial)))
 			last = wait
 		}
-		_, again := r.Delay(r.Max + 1)
+		_, again := r.Delay(r.Max+1, 0)
 		require.False(t, again)
 	})
 }
@@ -182,13 +182,55 @@ func TestADelayedTaskHasItsOwnRetries(t *testing.T) {
 	d.Normalize(0)
 	steps := []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute}
 	for i, want := range steps {
-		got, ok := d.RetryOf(schedule.Delayed).Delay(i + 1)
+		got, ok := d.RetryOf(schedule.Delayed).Delay(i+1, 0)
 		require.True(t, ok)
 		require.Equal(t, want, got)
 	}
-	_, ok := d.RetryOf(schedule.Delayed).Delay(len(steps) + 1)
+	_, ok := d.RetryOf(schedule.Delayed).Delay(len(steps)+1, 0)
 	require.False(t, ok)
 	require.Equal(t, d.Retry, d.RetryOf(schedule.Cron))
 	d.Retry.Max = 1
 	require.Equal(t, d.Retry, d.RetryOf(schedule.Delayed), "what the job says counts")
+}
+
+// C306: rules by the code that an attempt ended with; the first that fits counts.
+func TestRetryRules(t *testing.T) {
+	r := job.Retry{Rules: []job.RetryRule{
+		{Codes: []string{"ACCOUNT.LOCKED", "timed_out"}, Then: job.ThenNever},
+		{Codes: []string{"ACCOUNT.*"}, Then: job.ThenNow},
+	}}
+	for code, want := range map[string]string{
+		"ACCOUNT.LOCKED": job.ThenNever, "timed_out": job.ThenNever, "ACCOUNT.BUSY": job.ThenNow, "ACCOUNT.": job.ThenNow, "ACCOUNT": "", "account.busy": "", "handler_failed": "", "": "",
+	} {
+		require.Equal(t, want, r.Rule(code), code)
+	}
+	d := job.Definition{Name: "j", App: "a", Handler: "h", Retry: job.Retry{Max: 1, Jitter: 101, Rules: []job.RetryRule{{Codes: []string{"no blanks"}, Then: "later"}, {Then: job.ThenNow}}}, Wait: job.Wait{Limit: 1, Then: "drop"}}
+	d.Normalize(0)
+	var bad *job.InvalidError
+	require.ErrorAs(t, d.Validate(time.Now(), []string{"roundRobin"}), &bad)
+	var fields []string
+	for _, f := range bad.Fields {
+		fields = append(fields, f.Field)
+		require.NotEmpty(t, f.Message.EN)
+		require.NotEmpty(t, f.Message.ZH)
+	}
+	require.ElementsMatch(t, []string{"retry.jitter", "retry.rules[0].then", "retry.rules[0].codes", "retry.rules[1].codes", "wait.limit", "wait.then"}, fields)
+}
+
+// B13: jitter only ever makes a wait longer, by no more than it says; steps are taken as they are.
+func TestRetryJitter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := job.Retry{Max: 20, Backoff: rapid.SampledFrom([]string{job.BackoffExponential, job.BackoffFixed}).Draw(t, "backoff"), Initial: schedule.Duration(time.Second), Jitter: rapid.IntRange(0, 100).Draw(t, "jitter")}
+		attempt, chance := rapid.IntRange(1, 20).Draw(t, "attempt"), rapid.Float64Range(0, 1).Draw(t, "chance")
+		plain, _ := r.Delay(attempt, 0)
+		wait, again := r.Delay(attempt, chance)
+		require.True(t, again)
+		require.GreaterOrEqual(t, wait, plain)
+		require.LessOrEqual(t, wait, plain+plain*time.Duration(r.Jitter)/100)
+		most, _ := r.Delay(attempt, 1)
+		require.InDelta(t, float64(plain)*(1+float64(r.Jitter)/100), float64(most), 1e6, "chance spreads it over all of the jitter")
+		r.Steps = []schedule.Duration{schedule.Duration(time.Minute)}
+		wait, _ = r.Delay(1, chance)
+		require.Equal(t, time.Minute, wait)
+	})
 }

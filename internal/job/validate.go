@@ -46,6 +46,9 @@ func (d *Definition) Normalize(used int) int {
 	if d.Retry.Initial == 0 && len(d.Retry.Steps) == 0 {
 		d.Retry.Initial = schedule.Duration(time.Second)
 	}
+	if d.Wait.Then == "" {
+		d.Wait.Then = WaitFail
+	}
 	if d.Concurrency.Policy == "" {
 		d.Concurrency.Policy = OverlapSkip
 	}
@@ -186,6 +189,22 @@ func (d *Definition) Validate(now time.Time, strategies []string) error {
 			span(fmt.Sprintf("retry.steps[%d]", i), s, 100*time.Millisecond, 30*24*time.Hour)
 		}
 	}
+	between("retry.jitter", d.Retry.Jitter, 0, 100)
+	between("retry.rules", len(d.Retry.Rules), 0, MaxRetryRules)
+	for i, rule := range d.Retry.Rules {
+		at := fmt.Sprintf("retry.rules[%d]", i)
+		oneOf(at+".then", rule.Then, ThenNever, ThenNow)
+		between(at+".codes", len(rule.Codes), 1, MaxRetryCodes)
+		for _, c := range rule.Codes {
+			if !ValidCode(strings.TrimSuffix(c, "*")) {
+				refuse("bad_code", at+".codes", c, "A code has 1 to 64 characters of letters, digits, '.', '_' and '-', and may end in '*'.", "代码为 1 至 64 个字符，只能使用字母、数字、“.”、“_”、“-”，末尾可加“*”。", "")
+			}
+		}
+	}
+	if d.Wait.Limit != 0 {
+		span("wait.limit", d.Wait.Limit, time.Second, 7*24*time.Hour)
+	}
+	oneOf("wait.then", d.Wait.Then, WaitFail, WaitSkip)
 	if d.Timeout != 0 {
 		span("timeout", d.Timeout, time.Second, 30*24*time.Hour)
 	}
@@ -261,6 +280,11 @@ func ValidRate(field string, rate, low, high float64) *message.Invalid {
 		EN: fmt.Sprintf("%s is out of range %v-%v firings a second.", text, low, high), ZH: fmt.Sprintf("%s 超出范围：每秒 %v-%v 次触发。", text, low, high),
 	}}
 }
+
+var codePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// ValidCode tells whether a handler may fail with a code.
+func ValidCode(code string) bool { return codePattern.MatchString(code) }
 
 var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$`)
 

@@ -28,6 +28,7 @@ type Metrics struct {
 	EgressBlocked  *prometheus.CounterVec
 	Requests       *prometheus.HistogramVec
 	Drift          prometheus.Gauge
+	Quarantined    prometheus.Counter
 }
 
 // New makes the metrics with their own registry.
@@ -58,11 +59,12 @@ func New(version, commit string) *Metrics {
 		Requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "http_server_request_duration_seconds", Help: "Time of one API request.", Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 10),
 		}, []string{"route", "method", "code"}),
-		Drift: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ax_clock_drift_seconds", Help: "Database clock minus host clock."}),
+		Drift:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "ax_clock_drift_seconds", Help: "Database clock minus host clock."}),
+		Quarantined: prometheus.NewCounter(prometheus.CounterOpts{Name: "ax_quarantined_total", Help: "Shards that ended because their executors ended while they ran them."}),
 	}
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ax_build_info", Help: "Always 1."}, []string{"version", "commit"})
 	info.WithLabelValues(version, commit).Set(1)
-	m.Registry.MustRegister(m.Triggers, m.Failures, m.Lateness, m.Fates, m.DispatchTries, m.DispatchTime, m.Transitions, m.Duplicates, m.StaleFences, m.Callbacks, m.CallbackDenied, m.Logins, m.EgressBlocked, m.Requests, m.Drift, info,
+	m.Registry.MustRegister(m.Triggers, m.Failures, m.Lateness, m.Fates, m.DispatchTries, m.DispatchTime, m.Transitions, m.Duplicates, m.StaleFences, m.Callbacks, m.CallbackDenied, m.Logins, m.EgressBlocked, m.Requests, m.Drift, m.Quarantined, info,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

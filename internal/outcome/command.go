@@ -44,6 +44,10 @@ func (o *Outcome) Cancel(ctx context.Context, bucket int, id, reason string, ent
 	for _, e := range taken {
 		unsent[e.ID] = true
 	}
+	by := ""
+	if entry != nil {
+		by = entry.ActorName
+	}
 	var p *pass
 	var stops []ready.Stop
 	err := o.store.InBucket(ctx, f, func(b *store.Bucket) error {
@@ -79,7 +83,7 @@ func (o *Outcome) Cancel(ctx context.Context, bucket int, id, reason string, ent
 		if err := p.run(reports); err != nil {
 			return err
 		}
-		if err := b.Stopping(running, reason, p.now); err != nil {
+		if err := b.Stopping(running, reason, by, p.now); err != nil {
 			return err
 		}
 		if err := b.AddEvents([]store.EventRow{{NS: head.NS, Day: day, BatchID: id, At: p.now, Kind: "cancel_asked", Detail: reason}}); err != nil {
@@ -167,6 +171,7 @@ func (o *Outcome) Retry(ctx context.Context, bucket int, id string, entry *store
 	defer o.ready.Hold(bucket)()
 	var head store.BatchHead
 	var rows []store.ExecutionRow
+	behind := map[int]int64{}
 	now := clock.Millis(o.clock)
 	err := o.store.InBucket(ctx, f, func(b *store.Bucket) error {
 		rows = nil
@@ -186,8 +191,11 @@ func (o *Outcome) Retry(ctx context.Context, bucket int, id string, entry *store
 			if s.Status == batch.RunSucceeded {
 				continue
 			}
+			if s.Lingers() {
+				behind[s.Shard] = s.ID
+			}
 			rows = append(rows, store.ExecutionRow{
-				Day: day, NS: s.NS, JobID: s.JobID, BatchID: id, Shard: s.Shard, Total: s.Total, Attempt: s.Attempt + 1, Moves: s.Attempt,
+				Day: day, NS: s.NS, JobID: s.JobID, BatchID: id, Shard: s.Shard, Total: s.Total, Attempt: s.Attempt + 1, Series: s.Attempt,
 				Status: batch.RunScheduled, TriggerTime: s.TriggerTime, NotBefore: now,
 			})
 		}
@@ -227,7 +235,7 @@ func (o *Outcome) Retry(ctx context.Context, bucket int, id string, entry *store
 	o.ready.Active(shared.Active())
 	list := make([]*ready.Execution, len(rows))
 	for i, r := range rows {
-		list[i] = &ready.Execution{Batch: shared, ID: r.ID, Shard: r.Shard, Attempt: r.Attempt, Moves: r.Moves, NotBefore: now}
+		list[i] = &ready.Execution{Batch: shared, ID: r.ID, Shard: r.Shard, Attempt: r.Attempt, Moves: r.Moves, NotBefore: now, Behind: behind[r.Shard]}
 	}
 	o.ready.Add(list...)
 	return len(rows), nil
@@ -320,6 +328,9 @@ func (o *Outcome) unstarted(ctx context.Context, skips []ready.Skip, event batch
 		}
 		for _, s := range list {
 			head := s.Executions[0].Batch
+			if head.Admitted { // it had its turn and found no executor
+				o.ready.Ended(head.JobID, head.ID, now)
+			}
 			o.metrics.Fates.WithLabelValues(fate, s.Reason).Inc()
 			o.ended(store.BatchHead{ID: head.ID, Day: head.Day, NS: head.NS, JobID: head.JobID, JobVersion: head.JobVersion, Kind: head.Kind, TriggerNo: head.TriggerNo}, state)
 		}
@@ -346,7 +357,7 @@ func (o *Outcome) Stop(ctx context.Context, bucket int, rows []store.Execution, 
 		events[i] = store.EventRow{NS: row.NS, Day: row.Day, BatchID: row.BatchID, ExecutionID: row.ID, At: now, Kind: "stop_asked", Detail: reason}
 	}
 	err := o.store.InBucket(ctx, f, func(b *store.Bucket) error {
-		if err := b.Stopping(ids, reason, now); err != nil {
+		if err := b.Stopping(ids, reason, "", now); err != nil {
 			return err
 		}
 		return b.AddEvents(events)
@@ -386,6 +397,10 @@ func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
 	if err := o.LoadDrains(ctx, f.Bucket); err != nil {
 		return err
 	}
+	lingering, err := o.takeUpLingering(ctx, f.Bucket)
+	if err != nil {
+		return err
+	}
 	const page = 2000
 	shared := map[string]*ready.Batch{}
 	var waiting []*ready.Execution
@@ -404,6 +419,16 @@ func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
 			ids[row.BatchID] = row.Day
 		}
 		heads, err := o.store.BatchHeads(ctx, ids)
+		if err != nil {
+			return err
+		}
+		again := map[string]int{}
+		for _, row := range rows {
+			if row.Status == batch.RunScheduled && row.Attempt > 1 {
+				again[row.BatchID] = row.Day
+			}
+		}
+		last, err := o.store.LastWorkers(ctx, again)
 		if err != nil {
 			return err
 		}
@@ -429,7 +454,10 @@ func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
 				}
 			}
 			if row.Status == batch.RunScheduled {
-				e := &ready.Execution{Batch: b, ID: row.ID, Shard: row.Shard, Attempt: row.Attempt, Moves: row.Moves, NotBefore: row.NotBefore}
+				e := &ready.Execution{Batch: b, ID: row.ID, Shard: row.Shard, Attempt: row.Attempt, Moves: row.Moves, NotBefore: row.NotBefore, Retry: row.Tries() > 1, Behind: lingering[shardOf{row.BatchID, row.Shard}]}
+				if worker, ok := last[row.BatchID][row.Shard]; ok && row.Attempt > 1 {
+					e.Avoid = []int64{worker}
+				}
 				if row.Attempt == 1 && row.Moves == 0 && b.TriggerNo > 0 && !b.CatchUp {
 					b.Spread = max(row.NotBefore-b.DueAt, 0)
 				}

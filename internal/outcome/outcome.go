@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"time"
@@ -43,9 +44,11 @@ const (
 	// is written once and not twice. Nothing depends on the acceptance: until it is written the row
 	// says that the execution may have been sent, and its executor knows.
 	linger = 100 * time.Millisecond
-	// maxRejections and maxLosses bound the moves of one shard that are not its own fault.
-	maxRejections = 30
-	maxLosses     = 5
+	// maxMoves bounds the moves of one shard that are not its own fault.
+	maxMoves = 30
+	// maxLosses is how many executors may end while they run a shard: then it is what ends them, and it
+	// is not sent to another one.
+	maxLosses = 3
 )
 
 // Reasons that a batch or an event carries. The console has a sentence for each in
@@ -74,6 +77,9 @@ const (
 	ReasonRescheduled   = "rescheduled"
 	ReasonJobDeleted    = "job_deleted"
 	ReasonClock         = "clock_went_back"
+	ReasonQuarantined   = "quarantined"
+	ReasonJobDisabled   = "job_disabled"
+	ReasonUnstopped     = "stop_unconfirmed"
 )
 
 // Report tells of one execution.
@@ -89,6 +95,8 @@ type Report struct {
 	NoRetry bool
 	// Unconfirmed: the executor did not confirm that it stopped.
 	Unconfirmed bool
+	// Waited: when its executor was last heard of, it waited there, so it is not what ended that.
+	Waited bool
 	// SentAt is when the request left, for an acceptance or a result that came with one; 0 = not known.
 	SentAt int64
 	// From and App are the namespace and the app that the report must belong to; 0 and "" = not
@@ -120,9 +128,11 @@ type Outcome struct {
 	ended func(h store.BatchHead, state batch.State)
 	drift func() time.Duration
 
-	mu    sync.Mutex
-	queue []*Report
-	acks  []ack // acceptances, oldest first
+	mu sync.Mutex
+	// lingering are the executions that have ended unconfirmed, of the buckets that this replica owns.
+	lingering map[int64]store.Lingering
+	queue     []*Report
+	acks      []ack // acceptances, oldest first
 	// driftNoted counts the executions that were marked in driftSpan.
 	driftSpan  int64
 	driftNoted int
@@ -165,7 +175,7 @@ func New(c Config) *Outcome {
 	if c.Ended == nil {
 		c.Ended = func(store.BatchHead, batch.State) {}
 	}
-	return &Outcome{store: c.Store, cluster: c.Cluster, ready: c.Ready, registry: c.Registry, clock: c.Clock, metrics: c.Metrics, log: c.Log, machine: batch.NewMachine(), planned: c.Planned, ended: c.Ended, drift: c.Drift, wake: make(chan struct{}, 1)}
+	return &Outcome{store: c.Store, cluster: c.Cluster, ready: c.Ready, registry: c.Registry, clock: c.Clock, metrics: c.Metrics, log: c.Log, machine: batch.NewMachine(), lingering: map[int64]store.Lingering{}, planned: c.Planned, ended: c.Ended, drift: c.Drift, wake: make(chan struct{}, 1)}
 }
 
 // Report hands in reports without waiting for their commit.
@@ -397,11 +407,15 @@ type pass struct {
 	closed   []closedBatch
 	counted  map[string]*count
 	planned  bool
+	codes    map[string][]int64
+	lingers  []store.Lingering // ended unconfirmed
+	stopped  []int64           // lingered, and are known to have stopped
 }
 
 type retry struct {
-	row   store.ExecutionRow
-	avoid []int64
+	row    store.ExecutionRow
+	avoid  []int64
+	behind int64
 }
 
 type requeued struct {
@@ -538,8 +552,14 @@ func (p *pass) late(r *Report, row store.Execution) {
 	if r.Result == nil {
 		return // the inside view was behind
 	}
-	// An execution that would not stop kept its place until now.
 	p.gave = append(p.gave, [2]int64{row.WorkerID, row.ID})
+	if row.Lingers() {
+		// It would not stop and kept its place until now.
+		p.stopped = append(p.stopped, row.ID)
+		row.StopConfirmed = true
+		p.rows[row.ID] = row
+		p.event(row, "stop_confirmed", "its executor reported "+r.Result.State)
+	}
 	if string(row.Status) == r.Result.State {
 		r.answer = protocol.Repeated
 		p.o.metrics.Duplicates.WithLabelValues("result").Inc()
@@ -556,7 +576,7 @@ func (p *pass) event(row store.Execution, kind, detail string) {
 
 // end writes the end of an attempt and decides what follows for its shard.
 func (p *pass) end(r *Report, row store.Execution, to batch.Run) error {
-	e := store.Ending{ID: row.ID, Status: to, Duration: -1, StopConfirmed: row.StopAskedAt > 0 && !r.Unconfirmed}
+	e := store.Ending{ID: row.ID, Status: to, Duration: -1, StopConfirmed: row.StopAskedAt > 0 && !r.Unconfirmed && r.Reason != ReasonLease}
 	noRetry := r.NoRetry
 	if res := r.Result; res != nil {
 		e.Error, e.Result, e.Duration, e.Waited, e.PeakMemoryMB, e.SentAt = "", res.Result, max(res.DurationMs, 0), max(res.WaitedMs, 0), res.PeakMemoryMB, r.SentAt
@@ -564,14 +584,25 @@ func (p *pass) end(r *Report, row store.Execution, to batch.Run) error {
 			e.Error = clip(res.Message, 4000)
 		}
 		noRetry = noRetry || res.NoRetry
+		if to != batch.RunSucceeded && job.ValidCode(res.Code) {
+			if p.codes == nil {
+				p.codes = map[string][]int64{}
+			}
+			p.codes[res.Code] = append(p.codes[res.Code], row.ID)
+		}
 	} else {
 		e.Error = r.Reason
 	}
 	p.endings = append(p.endings, e)
-	if row.WorkerID != 0 && !r.Unconfirmed {
+	switch {
+	case row.WorkerID == 0:
+	case r.Unconfirmed:
+		p.lingers = append(p.lingers, store.Lingering{ExecutionID: row.ID, NS: row.NS, JobID: row.JobID, BatchID: row.BatchID, Shard: row.Shard, WorkerID: row.WorkerID, StartID: row.WorkerStartID, Since: p.now})
+		p.event(row, "stop_unconfirmed", "it may still run; its place is kept until its executor says that it has stopped, or is gone")
+	default:
 		p.gave = append(p.gave, [2]int64{row.WorkerID, row.ID})
 	}
-	row.Status = to
+	row.Status, row.StopConfirmed = to, e.StopConfirmed
 	p.rows[row.ID] = row
 
 	head, ok := p.heads[row.BatchID]
@@ -592,6 +623,9 @@ func (p *pass) end(r *Report, row store.Execution, to batch.Run) error {
 		return err
 	}
 	if next != nil {
+		if r.Unconfirmed {
+			next.behind = row.ID
+		}
 		p.retries = append(p.retries, *next)
 		p.event(row, "retry", fmt.Sprintf("attempt %d follows at %s: %s", next.row.Attempt, time.UnixMilli(next.row.NotBefore).UTC().Format(time.RFC3339Nano), reason))
 		return nil
@@ -612,7 +646,7 @@ func (p *pass) next(r *Report, row store.Execution, head store.BatchHead, to bat
 	}
 	n := store.ExecutionRow{
 		Day: row.Day, NS: row.NS, JobID: row.JobID, BatchID: row.BatchID, Shard: row.Shard, Total: row.Total, Attempt: row.Attempt + 1, Moves: row.Moves,
-		Status: batch.RunScheduled, TriggerTime: row.TriggerTime, NotBefore: p.now,
+		Status: batch.RunScheduled, TriggerTime: row.TriggerTime, NotBefore: p.now, Series: row.Series, Losses: row.Losses,
 	}
 	avoid := r.Avoid
 	if row.StopReason == ReasonCancelled || row.StopReason == ReasonCovered {
@@ -635,18 +669,26 @@ func (p *pass) next(r *Report, row store.Execution, head store.BatchHead, to bat
 		if noRetry {
 			return nil, reason, nil
 		}
-		if row.Moves >= maxRejections {
+		if row.Moves >= maxMoves {
 			return nil, ReasonMoves, nil
 		}
 		n.Moves++
 		n.NotBefore += min(int64(200)<<min(row.Moves, 5), 5000)
-		return &retry{n, avoid}, reason, nil
+		return &retry{row: n, avoid: avoid}, reason, nil
 	case batch.RunLost:
-		if row.Moves >= maxLosses {
+		if r.Reason == ReasonGone && !r.Waited {
+			if n.Losses++; n.Losses >= maxLosses {
+				p.o.log.ErrorContext(p.ctx, "executors end while they run this: it is not sent to another one", slog.Int64("job_id", row.JobID), slog.String("batch_id", row.BatchID), slog.Int("shard", row.Shard), slog.Int("executors", n.Losses))
+				p.o.metrics.Quarantined.Inc()
+				p.event(row, ReasonQuarantined, fmt.Sprintf("%d executors ended while they ran it", n.Losses))
+				return nil, ReasonQuarantined, nil
+			}
+		}
+		if row.Moves >= maxMoves {
 			return nil, ReasonMoves, nil
 		}
 		n.Moves++
-		return &retry{n, []int64{row.WorkerID}}, r.Reason, nil
+		return &retry{row: n, avoid: []int64{row.WorkerID}}, r.Reason, nil
 	}
 	reason := r.Reason
 	switch {
@@ -655,22 +697,35 @@ func (p *pass) next(r *Report, row store.Execution, head store.BatchHead, to bat
 	case reason == "":
 		reason = ReasonFailed
 	}
+	code := reason
+	if r.Result != nil && r.Result.Code != "" {
+		code = r.Result.Code
+	}
 	if noRetry {
+		p.event(row, "not_retried", "its handler said that it can not heal")
 		return nil, reason, nil
 	}
 	def, err := p.o.store.Definition(p.ctx, head.JobID, head.JobVersion)
 	if err != nil {
 		return nil, "", fmt.Errorf("definition of job %d version %d: %w", head.JobID, head.JobVersion, err)
 	}
-	wait, again := def.RetryOf(schedule.Kind(head.Kind)).Delay(row.Attempt - row.Moves)
-	if !again {
+	policy := def.RetryOf(schedule.Kind(head.Kind))
+	then := policy.Rule(code)
+	wait, again := policy.Delay(row.Tries(), rand.Float64())
+	switch {
+	case then == job.ThenNever:
+		p.event(row, "not_retried", "the job's rule for "+code+" says never")
 		return nil, reason, nil
+	case !again:
+		return nil, reason, nil
+	case then == job.ThenNow:
+		wait = 0
 	}
 	n.NotBefore += wait.Milliseconds()
 	if len(avoid) == 0 {
 		avoid = []int64{row.WorkerID} // elsewhere, when there is another executor
 	}
-	return &retry{n, avoid}, reason, nil
+	return &retry{row: n, avoid: avoid}, reason, nil
 }
 
 // conclude decides which batches have ended with this pass.
@@ -764,6 +819,15 @@ func (p *pass) write() error {
 	if err := p.b.End(p.endings, p.now); err != nil {
 		return err
 	}
+	if err := p.b.SetCodes(p.codes); err != nil {
+		return err
+	}
+	if err := p.b.Linger(p.lingers); err != nil {
+		return err
+	}
+	if err := p.b.Unlinger(p.stopped, true, p.now); err != nil {
+		return err
+	}
 	for k, ids := range p.closing {
 		batches := make(map[string]int, len(ids))
 		for _, id := range ids {
@@ -818,6 +882,9 @@ func (p *pass) after() {
 	for _, g := range p.gave {
 		p.o.registry.Gave(g[0], g[1])
 	}
+	// What lingers takes its place before its batch gives it up.
+	p.o.linger(p.bucket, p.lingers)
+	p.o.unlinger(p.stopped, p.now)
 	for _, c := range p.closed {
 		p.o.ready.Ended(c.head.JobID, c.head.ID, p.now)
 		p.o.metrics.Transitions.WithLabelValues(string(c.state)).Inc()
@@ -834,13 +901,14 @@ func (p *pass) after() {
 	var again []*ready.Execution
 	for _, r := range p.retries {
 		e, err := p.o.Waiting(p.ctx, p.heads[r.row.BatchID], p.bucket, store.Execution{
-			ID: r.row.ID, Shard: r.row.Shard, Attempt: r.row.Attempt, Moves: r.row.Moves, NotBefore: r.row.NotBefore, JobID: r.row.JobID, NS: r.row.NS, BatchID: r.row.BatchID, Day: r.row.Day,
+			ID: r.row.ID, Shard: r.row.Shard, Attempt: r.row.Attempt, Moves: r.row.Moves, NotBefore: r.row.NotBefore, JobID: r.row.JobID, NS: r.row.NS, BatchID: r.row.BatchID, Day: r.row.Day, Series: r.row.Series,
 		}, r.avoid)
 		if err != nil {
 			p.o.log.ErrorContext(p.ctx, "retry not queued", slog.Int64("execution_id", r.row.ID), slog.String("err", err.Error()))
 			p.o.reload(p.bucket)
 			return
 		}
+		e.Behind = r.behind
 		again = append(again, e)
 	}
 	for _, r := range p.requeue {
@@ -868,7 +936,7 @@ func (o *Outcome) Waiting(ctx context.Context, h store.BatchHead, bucket int, ro
 	if err != nil {
 		return nil, err
 	}
-	return &ready.Execution{Batch: b, ID: row.ID, Shard: row.Shard, Attempt: row.Attempt, Moves: row.Moves, NotBefore: row.NotBefore, Avoid: avoid}, nil
+	return &ready.Execution{Batch: b, ID: row.ID, Shard: row.Shard, Attempt: row.Attempt, Moves: row.Moves, NotBefore: row.NotBefore, Avoid: avoid, Retry: row.Tries() > 1}, nil
 }
 
 // Batch makes the form in which package ready holds a batch, from its row.

@@ -79,7 +79,7 @@ func messages() map[string]any {
 		"log-reply": &protocol.Answers{Answers: []protocol.Answer{{ExecutionID: "123", Answer: "stored", Next: 2}, {ExecutionID: largest, Answer: "gap", Next: 2}}},
 		"results": &protocol.Results{Head: head("results"), Results: []protocol.Result{
 			{BatchID: batchA, ExecutionID: "123", Fence: fenceA(), State: "SUCCEEDED", Message: "copied 2481 orders", Result: new(`{"copied":2481}`), WaitedMs: 3, DurationMs: 1870, PeakMemoryMB: 31},
-			{BatchID: batchB, ExecutionID: largest, Fence: fenceB(), State: "FAILED", Message: "params: unknown day", DurationMs: 1, PeakMemoryMB: 31, NoRetry: true},
+			{BatchID: batchB, ExecutionID: largest, Fence: fenceB(), State: "FAILED", Message: "params: unknown day", Code: "BAD_DAY", DurationMs: 1, PeakMemoryMB: 31, NoRetry: true},
 		}},
 		"results-reply": &protocol.Answers{Answers: []protocol.Answer{{ExecutionID: "123", Answer: protocol.Recorded}, {ExecutionID: largest, Answer: protocol.Late}}},
 		"run": &protocol.Run{Head: head("run"), Executions: []protocol.RunExecution{

@@ -158,6 +158,9 @@ const (
 	Draining  = "draining"
 )
 
+// Asked answers one execution of a Kill that the executor knows: it was told to stop.
+const Asked = "asked"
+
 // Answer tells of one execution.
 type Answer struct {
 	ExecutionID string `json:"executionId"`
@@ -181,12 +184,14 @@ type Kill struct {
 
 // Result is the end of one execution.
 type Result struct {
-	BatchID      string  `json:"batchId"`
-	ExecutionID  string  `json:"executionId"`
-	ShardingID   int     `json:"shardingId"`
-	Fence        Fence   `json:"fence"`
-	State        string  `json:"state"`
-	Message      string  `json:"message"`
+	BatchID     string `json:"batchId"`
+	ExecutionID string `json:"executionId"`
+	ShardingID  int    `json:"shardingId"`
+	Fence       Fence  `json:"fence"`
+	State       string `json:"state"`
+	Message     string `json:"message"`
+	// Code is what the handler calls its failure, for the job's retry rules.
+	Code         string  `json:"code,omitempty"`
 	Result       *string `json:"result,omitempty"`
 	WaitedMs     int64   `json:"waitedMs"`
 	DurationMs   int64   `json:"durationMs"`

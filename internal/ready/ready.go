@@ -112,6 +112,10 @@ type Execution struct {
 	Choice *routing.Choice
 	// Bound is the executor that its row names already, nil = none.
 	Bound *Bound
+	// Retry says that it follows an attempt that failed, by its job's policy.
+	Retry bool
+	// Behind is an earlier attempt of its shard that may still run, 0 = none: two never overlap.
+	Behind int64
 }
 
 // Request is what it wants of an executor.

@@ -137,9 +137,13 @@ type Attempt struct {
 	StopAskedAt   int64
 	StopReason    string
 	StopConfirmed bool
+	StopAskedBy   string // "" = ax itself
+	StopTakenAt   int64  // its executor acknowledged the wish
+	StopGoneAt    int64  // it is known since then not to run any more; 0 although confirmed: since its end
+	Code          string
 }
 
-const attemptColumns = "e.id, e.day, e.ns_id, e.job_id, COALESCE(j.name, ''), e.batch_id, e.shard, e.shard_total, e.attempt, e.moves, e.status, e.trigger_time, e.not_before, COALESCE(e.dispatched_at, 0), COALESCE(e.actual_time, 0), COALESCE(e.finished_at, 0), COALESCE(e.worker_id, 0), e.worker_address, e.duration, e.waited, e.error, e.result, e.progress, e.output_bytes, COALESCE(e.stop_asked_at, 0), e.stop_reason, e.stop_confirmed"
+const attemptColumns = "e.id, e.day, e.ns_id, e.job_id, COALESCE(j.name, ''), e.batch_id, e.shard, e.shard_total, e.attempt, e.moves, e.status, e.trigger_time, e.not_before, COALESCE(e.dispatched_at, 0), COALESCE(e.actual_time, 0), COALESCE(e.finished_at, 0), COALESCE(e.worker_id, 0), e.worker_address, e.duration, e.waited, e.error, e.result, e.progress, e.output_bytes, COALESCE(e.stop_asked_at, 0), e.stop_reason, e.stop_confirmed, e.stop_asked_by, COALESCE(e.stop_acknowledged_at, 0), COALESCE(e.stop_confirmed_at, 0), e.code"
 
 func scanAttempts(rows *sql.Rows) ([]Attempt, error) {
 	defer func() { _ = rows.Close() }()
@@ -147,7 +151,7 @@ func scanAttempts(rows *sql.Rows) ([]Attempt, error) {
 	for rows.Next() {
 		var a Attempt
 		if err := rows.Scan(&a.ID, &a.Day, &a.NS, &a.JobID, &a.JobName, &a.BatchID, &a.Shard, &a.ShardTotal, &a.Attempt, &a.Moves, &a.Status, &a.TriggerTime, &a.NotBefore, &a.DispatchedAt, &a.ActualTime, &a.FinishedAt,
-			&a.WorkerID, &a.WorkerAddress, &a.Duration, &a.Waited, &a.Error, &a.Result, &a.Progress, &a.OutputBytes, &a.StopAskedAt, &a.StopReason, &a.StopConfirmed); err != nil {
+			&a.WorkerID, &a.WorkerAddress, &a.Duration, &a.Waited, &a.Error, &a.Result, &a.Progress, &a.OutputBytes, &a.StopAskedAt, &a.StopReason, &a.StopConfirmed, &a.StopAskedBy, &a.StopTakenAt, &a.StopGoneAt, &a.Code); err != nil {
 			return nil, unavailable(err)
 		}
 		out = append(out, a)

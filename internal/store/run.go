@@ -60,7 +60,14 @@ type ExecutionRow struct {
 	// Worker, when its ID is not 0, is the executor that was chosen beforehand: the execution may be
 	// sent there without another write.
 	Worker Worker
+	// Series is the attempt behind which the present series of attempts began, Losses how many executors
+	// ended while they ran the shard in it.
+	Series int
+	Losses int
 }
+
+// Tries is which attempt of its series it is that counts against the retry policy, from 1.
+func (r ExecutionRow) Tries() int { return r.Attempt - r.Series - r.Moves }
 
 // Worker is an executor that an execution is bound to.
 type Worker struct {
@@ -166,6 +173,42 @@ func (b *Bucket) InsertExecutions(list []ExecutionRow) error {
 			return fmt.Errorf("insert executions: %w", err)
 		}
 	}
+	return b.setSeries(list)
+}
+
+// setSeries writes what only few new executions have: nearly all are first attempts.
+func (b *Bucket) setSeries(list []ExecutionRow) error {
+	type series struct{ series, losses int }
+	alike := map[series][]int64{}
+	for _, r := range list {
+		if r.Series > 0 || r.Losses > 0 {
+			k := series{r.Series, r.Losses}
+			alike[k] = append(alike[k], r.ID)
+		}
+	}
+	for k, ids := range alike {
+		err := eachDay(ids, func(day int, part []int64) error {
+			_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET series = ?, losses = ? WHERE day = ? AND id IN ("+marks(len(part))+")", append([]any{k.series, k.losses, day}, anys(part)...)...)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("series of executions: %w", err)
+		}
+	}
+	return nil
+}
+
+// SetCodes writes what handlers called their failures.
+func (b *Bucket) SetCodes(codes map[string][]int64) error {
+	for code, ids := range codes {
+		err := eachDay(ids, func(day int, part []int64) error {
+			_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET code = ? WHERE day = ? AND id IN ("+marks(len(part))+")", append([]any{code, day}, anys(part)...)...)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("codes of executions: %w", err)
+		}
+	}
 	return nil
 }
 
@@ -193,9 +236,18 @@ type Execution struct {
 	LeaseUntil    int64
 	StopAskedAt   int64
 	StopReason    string
+	StopConfirmed bool
+	Series        int
+	Losses        int
 }
 
-const executionColumns = "id, day, ns_id, job_id, batch_id, shard, shard_total, attempt, moves, status, epoch, trigger_time, not_before, COALESCE(dispatched_at, 0), COALESCE(actual_time, 0), COALESCE(worker_id, 0), worker_address, worker_start_id, COALESCE(deadline_at, 0), COALESCE(lease_until, 0), COALESCE(stop_asked_at, 0), stop_reason"
+// Tries is which attempt of its series it is that counts against the retry policy, from 1.
+func (e Execution) Tries() int { return e.Attempt - e.Series - e.Moves }
+
+// Lingers tells whether it has ended and its executor has not confirmed that it stopped.
+func (e Execution) Lingers() bool { return e.Status.Final() && e.StopAskedAt > 0 && !e.StopConfirmed }
+
+const executionColumns = "id, day, ns_id, job_id, batch_id, shard, shard_total, attempt, moves, status, epoch, trigger_time, not_before, COALESCE(dispatched_at, 0), COALESCE(actual_time, 0), COALESCE(worker_id, 0), worker_address, worker_start_id, COALESCE(deadline_at, 0), COALESCE(lease_until, 0), COALESCE(stop_asked_at, 0), stop_reason, stop_confirmed, series, losses"
 
 func scanExecutions(rows *sql.Rows) ([]Execution, error) {
 	defer func() { _ = rows.Close() }()
@@ -203,7 +255,7 @@ func scanExecutions(rows *sql.Rows) ([]Execution, error) {
 	for rows.Next() {
 		var e Execution
 		if err := rows.Scan(&e.ID, &e.Day, &e.NS, &e.JobID, &e.BatchID, &e.Shard, &e.Total, &e.Attempt, &e.Moves, &e.Status, &e.Epoch, &e.TriggerTime, &e.NotBefore,
-			&e.DispatchedAt, &e.ActualTime, &e.WorkerID, &e.WorkerAddress, &e.WorkerStartID, &e.DeadlineAt, &e.LeaseUntil, &e.StopAskedAt, &e.StopReason); err != nil {
+			&e.DispatchedAt, &e.ActualTime, &e.WorkerID, &e.WorkerAddress, &e.WorkerStartID, &e.DeadlineAt, &e.LeaseUntil, &e.StopAskedAt, &e.StopReason, &e.StopConfirmed, &e.Series, &e.Losses); err != nil {
 			return nil, err
 		}
 		out = append(out, e)
@@ -652,13 +704,13 @@ func (b *Bucket) LatestAttempts(id string, day int) ([]Execution, error) {
 	return scanExecutions(rows)
 }
 
-// Stopping records that a stop was asked for.
-func (b *Bucket) Stopping(ids []int64, reason string, now int64) error {
+// Stopping records that a stop was asked for, and by whom ("" = by ax).
+func (b *Bucket) Stopping(ids []int64, reason, by string, now int64) error {
 	from := b.s.machine.RunsTaking(batch.RunAskStop)
 	return eachDay(ids, func(day int, part []int64) error {
-		args := append([]any{string(batch.RunStopping), now, reason, day}, anys(from)...)
+		args := append([]any{string(batch.RunStopping), now, reason, cut(by, 128), day}, anys(from)...)
 		args = append(args, anys(part)...)
-		_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, stop_asked_at = COALESCE(stop_asked_at, ?), stop_reason = ? WHERE day = ? AND status IN ("+marks(len(from))+") AND id IN ("+marks(len(part))+")", args...)
+		_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, stop_asked_at = COALESCE(stop_asked_at, ?), stop_reason = ?, stop_asked_by = ? WHERE day = ? AND status IN ("+marks(len(from))+") AND id IN ("+marks(len(part))+")", args...)
 		if err != nil {
 			return fmt.Errorf("ask executions to stop: %w", err)
 		}
@@ -673,16 +725,31 @@ type Renewal struct {
 	DeadlineAt int64
 }
 
-// Renew writes leases. Executions that have ended are left alone.
+// Renew writes leases. Executions that have ended are left alone. Those that end alike and have no
+// deadline go in one statement, since nearly all do.
 func (b *Bucket) Renew(list []Renewal) error {
+	plain := map[int64][]int64{}
 	for _, r := range list {
-		set, args := "lease_until = ?", []any{r.LeaseUntil}
-		if r.DeadlineAt > 0 {
-			set += ", deadline_at = ?"
-			args = append(args, r.DeadlineAt)
+		if r.DeadlineAt == 0 {
+			plain[r.LeaseUntil] = append(plain[r.LeaseUntil], r.ID)
 		}
-		args = append(args, batch.ExecutionDay(r.ID), r.ID, string(batch.RunRunning), string(batch.RunStopping), string(batch.RunUnknown))
-		if _, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET "+set+" WHERE day = ? AND id = ? AND status IN (?, ?, ?)", args...); err != nil {
+	}
+	for until, ids := range plain {
+		err := eachDay(ids, func(day int, part []int64) error {
+			args := append([]any{until, day, string(batch.RunRunning), string(batch.RunStopping), string(batch.RunUnknown)}, anys(part)...)
+			_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET lease_until = ? WHERE day = ? AND status IN (?, ?, ?) AND id IN ("+marks(len(part))+")", args...)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("renew leases: %w", err)
+		}
+	}
+	for _, r := range list {
+		if r.DeadlineAt == 0 {
+			continue
+		}
+		args := []any{r.LeaseUntil, r.DeadlineAt, batch.ExecutionDay(r.ID), r.ID, string(batch.RunRunning), string(batch.RunStopping), string(batch.RunUnknown)}
+		if _, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET lease_until = ?, deadline_at = ? WHERE day = ? AND id = ? AND status IN (?, ?, ?)", args...); err != nil {
 			return fmt.Errorf("renew lease of execution %d: %w", r.ID, err)
 		}
 	}

@@ -121,6 +121,7 @@ func (s *Sweep) RunOnce(ctx context.Context, now int64) error {
 	}
 	var errs error
 	for _, f := range owned {
+		errs = errors.Join(errs, s.release(ctx, f.Bucket, now))
 		if len(perBucket[f.Bucket]) > 0 {
 			errs = errors.Join(errs, s.look(ctx, f, perBucket[f.Bucket], now))
 		}
@@ -182,12 +183,42 @@ func (s *Sweep) look(ctx context.Context, f store.Fence, rows []store.Execution,
 	return errs
 }
 
+// release gives up the places of executions that have ended unconfirmed and are known by now not to run
+// any more, or of which nobody will ever know.
+func (s *Sweep) release(ctx context.Context, bucket int, now int64) error {
+	why := map[string][]store.Lingering{}
+	for _, l := range s.outcome.Lingering(bucket) {
+		word := s.registry.Word(l.WorkerID, l.StartID, l.ExecutionID)
+		age := now - l.Since
+		switch {
+		case word.Gone:
+			why[stoppedGone] = append(why[stoppedGone], l)
+		case word.Known && word.Beats >= 2 && !word.Lists && word.SilentFor.Milliseconds() < age:
+			why[stoppedUnlisted] = append(why[stoppedUnlisted], l)
+		case age > s.registry.Settings().Lease.Milliseconds() && word.SilentFor > s.registry.Settings().Lease:
+			why[stoppedNever] = append(why[stoppedNever], l)
+		}
+	}
+	var errs error
+	for text, list := range why {
+		errs = errors.Join(errs, s.outcome.Release(ctx, bucket, list, text != stoppedNever, text))
+	}
+	return errs
+}
+
+// Why an execution that would not stop gives its place up.
+const (
+	stoppedGone     = "its executor's process is gone"
+	stoppedUnlisted = "its executor does not run it any more"
+	stoppedNever    = "its executor was not heard of for a whole lease"
+)
+
 // judge ends an execution for which nobody will answer any more; nil leaves it. held is how
 // long, in milliseconds, this replica has answered for its bucket: what a former owner had sent is
 // sent again by this one, so patience begins anew.
 func (s *Sweep) judge(row store.Execution, word registry.Word, now, held int64) *outcome.Report {
 	lost := func(reason string) *outcome.Report {
-		return &outcome.Report{ExecutionID: row.ID, Event: batch.RunLose, Reason: reason, Avoid: []int64{row.WorkerID}}
+		return &outcome.Report{ExecutionID: row.ID, Event: batch.RunLose, Reason: reason, Avoid: []int64{row.WorkerID}, Waited: word.Lists && word.RanMs < 0}
 	}
 	age := min(now-row.DispatchedAt, held)
 	if word.Gone {

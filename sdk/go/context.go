@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -47,6 +48,34 @@ func NoRetry(err error) error {
 		return nil
 	}
 	return &noRetryError{err}
+}
+
+type codeError struct {
+	code string
+	err  error
+}
+
+func (e *codeError) Error() string { return e.err.Error() }
+func (e *codeError) Unwrap() error { return e.err }
+
+// Code gives an error a code by which the job's retry rules know it: 1 to 64 letters, digits, '.', '_' and
+// '-', such as "ACCOUNT_LOCKED". The outermost code counts; one that is none is left out. Code of nil is nil.
+func Code(code string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &codeError{code, err}
+}
+
+var codePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// codeOf is the code of an error, "" = none.
+func codeOf(err error) string {
+	var coded *codeError
+	if errors.As(err, &coded) && codePattern.MatchString(coded.code) {
+		return coded.code
+	}
+	return ""
 }
 
 // Handler runs one execution. Returning nil is success. It must stop soon after its context is

@@ -331,7 +331,9 @@ func TestHandlersThatGoWrong(t *testing.T) {
 	s := newScheduler(t)
 	s.start(func(o *ax.Options) { o.Queue = 10 }, func(ex *ax.Executor) {
 		ex.Simple("panics", func(c *ax.Context) error { _ = make([]int, 0)[c.Attempt()]; return nil })
-		ex.Simple("final", func(*ax.Context) error { return fmt.Errorf("step 2: %w", ax.NoRetry(errors.New("bad account"))) })
+		ex.Simple("final", func(*ax.Context) error {
+			return ax.Code("ACCOUNT", fmt.Errorf("step 2: %w", ax.NoRetry(errors.New("bad account"))))
+		})
 		ex.Simple("binds", func(c *ax.Context) error {
 			var p struct {
 				PauseMs int `json:"pauseMs"`
@@ -351,7 +353,7 @@ func TestHandlersThatGoWrong(t *testing.T) {
 	contains(t, "message", r["message"].(string), "panic: runtime error: index out of range [1] with length 0")
 	s.until("the stack is in the output", func() bool { return strings.Contains(s.text("1"), "executor_test.go:") })
 	r = s.result("2")
-	same(t, "final", []any{r["state"], r["noRetry"], r["message"]}, []any{"FAILED", true, "step 2: bad account"})
+	same(t, "final", []any{r["state"], r["noRetry"], r["message"], r["code"]}, []any{"FAILED", true, "step 2: bad account", "ACCOUNT"})
 	r = s.result("3")
 	same(t, "wrong kind", []any{r["noRetry"], r["message"]}, []any{true, "params of job order-sync: field pauseMs wants int, not a string"})
 	contains(t, "no JSON", s.result("4")["message"].(string), "not JSON at byte 11")

@@ -223,7 +223,7 @@ func (ex *Executor) execute(r *run) {
 	var final *noRetryError
 	res.NoRetry = errors.As(err, &final)
 	if err != nil {
-		res.State, res.Message = failed, err.Error()
+		res.State, res.Message, res.Code = failed, err.Error(), codeOf(err)
 	}
 	// A handler that was told to stop may have left work undone even when it returns nil, so
 	// what it was told decides.

@@ -173,6 +173,7 @@ type result struct {
 	Fence        fence  `json:"fence"`
 	State        state  `json:"state"`
 	Message      string `json:"message"`
+	Code         string `json:"code,omitempty"`
 	Result       string `json:"result,omitempty"`
 	WaitedMs     int64  `json:"waitedMs"`
 	DurationMs   int64  `json:"durationMs"`

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,31 +53,41 @@ type executorRef struct {
 }
 
 type executionView struct {
-	ID            string       `json:"id"`
-	BatchID       string       `json:"batchId"`
-	JobID         string       `json:"jobId"`
-	JobName       string       `json:"jobName"`
-	Shard         int          `json:"shard"`
-	ShardTotal    int          `json:"shardTotal"`
-	Attempt       int          `json:"attempt"`
-	State         string       `json:"state" enum:"SCHEDULED,DISPATCHING,RUNNING,STOPPING,UNKNOWN,SUCCEEDED,FAILED,TIMED_OUT,CANCELLED,REJECTED,LOST"`
-	Executor      *executorRef `json:"executor,omitempty"`
-	DueAt         string       `json:"dueAt"`
-	NotBefore     string       `json:"notBefore" doc:"a retry, a catch-up or what jitter spreads waits until then"`
-	DispatchedAt  *string      `json:"dispatchedAt" nullable:"true"`
-	StartedAt     *string      `json:"startedAt" nullable:"true"`
-	FinishedAt    *string      `json:"finishedAt" nullable:"true"`
-	DurationMs    *int64       `json:"durationMs" nullable:"true" doc:"of the handler, by the executor's clock"`
-	WaitedMs      *int64       `json:"waitedMs" nullable:"true" doc:"in the executor's pool"`
-	Error         string       `json:"error" doc:"the handler's message; a success may have one"`
-	Reason        *reasonView  `json:"reason,omitempty"`
-	Result        *string      `json:"result" nullable:"true"`
-	Progress      *int64       `json:"progress" nullable:"true"`
-	OutputBytes   int64        `json:"outputBytes"`
-	StopAsked     bool         `json:"stopAsked"`
-	StopConfirmed bool         `json:"stopConfirmed"`
-	Events        []eventView  `json:"events"`
-	Choice        *choiceView  `json:"choice,omitempty" doc:"why this executor; of a single execution only"`
+	ID           string       `json:"id"`
+	BatchID      string       `json:"batchId"`
+	JobID        string       `json:"jobId"`
+	JobName      string       `json:"jobName"`
+	Shard        int          `json:"shard"`
+	ShardTotal   int          `json:"shardTotal"`
+	Attempt      int          `json:"attempt"`
+	State        string       `json:"state" enum:"SCHEDULED,DISPATCHING,RUNNING,STOPPING,UNKNOWN,SUCCEEDED,FAILED,TIMED_OUT,CANCELLED,REJECTED,LOST"`
+	Executor     *executorRef `json:"executor,omitempty"`
+	DueAt        string       `json:"dueAt"`
+	NotBefore    string       `json:"notBefore" doc:"a retry, a catch-up or what jitter spreads waits until then"`
+	DispatchedAt *string      `json:"dispatchedAt" nullable:"true"`
+	StartedAt    *string      `json:"startedAt" nullable:"true"`
+	FinishedAt   *string      `json:"finishedAt" nullable:"true"`
+	DurationMs   *int64       `json:"durationMs" nullable:"true" doc:"of the handler, by the executor's clock"`
+	WaitedMs     *int64       `json:"waitedMs" nullable:"true" doc:"in the executor's pool"`
+	Error        string       `json:"error" doc:"what it failed with; empty unless it failed"`
+	Message      string       `json:"message" doc:"what the handler said of its success"`
+	Code         string       `json:"code" doc:"what the handler called its failure, for retry rules; may be empty"`
+	Reason       *reasonView  `json:"reason,omitempty"`
+	Result       *string      `json:"result" nullable:"true"`
+	Progress     *int64       `json:"progress" nullable:"true"`
+	OutputBytes  int64        `json:"outputBytes"`
+	Stop         *stopView    `json:"stop,omitempty" doc:"there when somebody, or a limit, wanted it to stop"`
+	Events       []eventView  `json:"events"`
+	Choice       *choiceView  `json:"choice,omitempty" doc:"why this executor; of a single execution only"`
+}
+
+type stopView struct {
+	AskedAt        string      `json:"askedAt"`
+	AskedBy        string      `json:"askedBy" doc:"empty = ax itself"`
+	Reason         *reasonView `json:"reason,omitempty"`
+	AcknowledgedAt *string     `json:"acknowledgedAt" nullable:"true" doc:"its executor took the wish; it may still run"`
+	ConfirmedAt    *string     `json:"confirmedAt" nullable:"true" doc:"it is known not to run any more"`
+	Confirmed      bool        `json:"confirmed" doc:"false although the execution has ended: it may still run, and keeps its place"`
 }
 
 type eventView struct {
@@ -138,8 +149,16 @@ func viewOfBatch(b store.Batch) batchView {
 func viewOfExecution(e store.Attempt) executionView {
 	v := executionView{
 		ID: id(e.ID), BatchID: e.BatchID, JobID: id(e.JobID), JobName: e.JobName, Shard: e.Shard, ShardTotal: e.ShardTotal, Attempt: e.Attempt, State: string(e.Status), DueAt: stamp(e.TriggerTime),
-		NotBefore: stamp(e.NotBefore), DispatchedAt: at(e.DispatchedAt), StartedAt: at(e.ActualTime), FinishedAt: at(e.FinishedAt), Error: e.Error, Result: e.Result, OutputBytes: e.OutputBytes,
-		StopAsked: e.StopAskedAt > 0, StopConfirmed: e.StopConfirmed, Events: []eventView{},
+		NotBefore: stamp(e.NotBefore), DispatchedAt: at(e.DispatchedAt), StartedAt: at(e.ActualTime), FinishedAt: at(e.FinishedAt), Error: e.Error, Code: e.Code, Result: e.Result, OutputBytes: e.OutputBytes, Events: []eventView{},
+	}
+	if e.StopAskedAt > 0 {
+		v.Stop = &stopView{AskedAt: stamp(e.StopAskedAt), AskedBy: e.StopAskedBy, Reason: reasonOf(e.StopReason, ""), AcknowledgedAt: at(e.StopTakenAt), Confirmed: e.StopConfirmed}
+		if e.StopConfirmed {
+			v.Stop.ConfirmedAt = at(cmp.Or(e.StopGoneAt, e.FinishedAt))
+		}
+	}
+	if e.Status == batch.RunSucceeded {
+		v.Error, v.Message = "", e.Error
 	}
 	if e.WorkerID != 0 {
 		v.Executor = &executorRef{id(e.WorkerID), e.WorkerAddress}
@@ -153,7 +172,7 @@ func viewOfExecution(e store.Attempt) executionView {
 	if e.Progress.Valid {
 		v.Progress = &e.Progress.Int64
 	}
-	if _, known := reasons()[e.Error]; known {
+	if _, known := reasons()[v.Error]; known {
 		v.Reason, v.Error = reasonOf(e.Error, ""), ""
 	}
 	return v

@@ -62,10 +62,23 @@ type resourcesBody struct {
 }
 
 type retryBody struct {
-	Max     *int     `json:"max,omitempty" doc:"extra attempts, 0 to 100; default 3"`
-	Backoff string   `json:"backoff,omitempty" doc:"exponential (default) or fixed"`
-	Initial string   `json:"initial,omitempty" doc:"default 1s"`
-	Steps   []string `json:"steps,omitempty" maxItems:"100" doc:"the waits, one per extra attempt, instead of the above"`
+	Max     *int   `json:"max,omitempty" doc:"extra attempts, 0 to 100; default 3"`
+	Backoff string `json:"backoff,omitempty" doc:"exponential (default) or fixed"`
+	Initial string `json:"initial,omitempty" doc:"default 1s"`
+	// Jitter is a pointer so that an explicit 0 is not taken for the default.
+	Jitter *int            `json:"jitter,omitempty" doc:"by how many percent of itself a wait grows at most, 0 to 100; default 10"`
+	Steps  []string        `json:"steps,omitempty" maxItems:"100" doc:"the waits, one per extra attempt, instead of the above"`
+	Rules  []retryRuleBody `json:"rules,omitempty" maxItems:"20" doc:"what becomes of attempts that ended with certain codes; the first that fits counts"`
+}
+
+type retryRuleBody struct {
+	Codes []string `json:"codes" maxItems:"50" doc:"codes that handlers fail with, or reasons such as timed_out; a * at the end stands for anything"`
+	Then  string   `json:"then" doc:"never: it is not tried again; now: the next attempt follows at once"`
+}
+
+type waitBody struct {
+	Limit string `json:"limit,omitempty" doc:"how long an execution whose turn has come may wait for an executor; 0s = as the server's setting says (default 30m)"`
+	Then  string `json:"then,omitempty" doc:"fail (default), or skip: a firing that was not sent at all is recorded as skipped"`
 }
 
 type concurrencyBody struct {
@@ -93,6 +106,7 @@ type JobBody struct {
 	Routing     *routingBody     `json:"routing,omitempty"`
 	Retry       *retryBody       `json:"retry,omitempty"`
 	Timeout     string           `json:"timeout,omitempty" doc:"0s = no limit (default)"`
+	Wait        *waitBody        `json:"wait,omitempty"`
 	Concurrency *concurrencyBody `json:"concurrency,omitempty"`
 	Misfire     *misfireBody     `json:"misfire,omitempty"`
 	Priority    int              `json:"priority,omitempty" doc:"0 (default) to 5"`
@@ -145,10 +159,16 @@ type (
 		Quorum      int `json:"quorum,omitempty"`
 	}
 	retryView struct {
-		Max     int      `json:"max"`
-		Backoff string   `json:"backoff"`
-		Initial string   `json:"initial"`
-		Steps   []string `json:"steps,omitempty"`
+		Max     int             `json:"max"`
+		Backoff string          `json:"backoff"`
+		Initial string          `json:"initial"`
+		Jitter  int             `json:"jitter"`
+		Steps   []string        `json:"steps,omitempty"`
+		Rules   []retryRuleBody `json:"rules,omitempty"`
+	}
+	waitView struct {
+		Limit string `json:"limit" doc:"0s = as the server's setting says"`
+		Then  string `json:"then"`
 	}
 	concurrencyView struct {
 		Policy string `json:"policy"`
@@ -174,6 +194,7 @@ type jobView struct {
 	Routing       routingView     `json:"routing"`
 	Retry         retryView       `json:"retry"`
 	Timeout       string          `json:"timeout"`
+	Wait          waitView        `json:"wait"`
 	Concurrency   concurrencyView `json:"concurrency"`
 	Misfire       misfireView     `json:"misfire"`
 	Priority      int             `json:"priority"`
@@ -329,7 +350,7 @@ func (r *reader) triggers(list []triggerBody) []schedule.Spec {
 func (a *API) definition(ctx context.Context, b JobBody, used int) (d job.Definition, last int, err error) {
 	r := &reader{}
 	d = job.Definition{
-		Name: b.Name, App: b.App, Handler: b.Handler, Description: b.Description, Params: string(b.Params), Priority: b.Priority, Limits: b.Limits, Retry: job.Retry{Max: job.DefaultRetries},
+		Name: b.Name, App: b.App, Handler: b.Handler, Description: b.Description, Params: string(b.Params), Priority: b.Priority, Limits: b.Limits, Retry: job.Retry{Max: job.DefaultRetries, Jitter: job.DefaultJitter},
 		Triggers: r.triggers(b.Triggers), Timeout: r.duration("timeout", b.Timeout),
 	}
 	if b.Routing != nil {
@@ -351,10 +372,19 @@ func (a *API) definition(ctx context.Context, b JobBody, used int) (d job.Defini
 		if b.Retry.Max != nil {
 			d.Retry.Max = *b.Retry.Max
 		}
+		if b.Retry.Jitter != nil {
+			d.Retry.Jitter = *b.Retry.Jitter
+		}
+		for _, rule := range b.Retry.Rules {
+			d.Retry.Rules = append(d.Retry.Rules, job.RetryRule{Codes: rule.Codes, Then: rule.Then})
+		}
 		d.Retry.Backoff, d.Retry.Initial = b.Retry.Backoff, r.duration("retry.initial", b.Retry.Initial)
 		for i, s := range b.Retry.Steps {
 			d.Retry.Steps = append(d.Retry.Steps, r.duration(fmt.Sprintf("retry.steps[%d]", i), s))
 		}
+	}
+	if b.Wait != nil {
+		d.Wait = job.Wait{Limit: r.duration("wait.limit", b.Wait.Limit), Then: b.Wait.Then}
 	}
 	if b.Concurrency != nil {
 		d.Concurrency = job.Concurrency{Policy: b.Concurrency.Policy, Max: b.Concurrency.Max}
@@ -414,7 +444,8 @@ func (a *API) view(j store.Job, recent []store.Recent) jobView {
 		},
 		Resources:   resourcesBody{CPU: d.Resources.CPU, MemoryMB: d.Resources.MemoryMB, Slots: d.Resources.Slots},
 		Limits:      append([]string{}, d.Limits...),
-		Retry:       retryView{Max: d.Retry.Max, Backoff: d.Retry.Backoff},
+		Retry:       retryView{Max: d.Retry.Max, Backoff: d.Retry.Backoff, Jitter: d.Retry.Jitter},
+		Wait:        waitView{Limit: d.Wait.Limit.String(), Then: cmp.Or(d.Wait.Then, job.WaitFail)},
 		Concurrency: concurrencyView{Policy: d.Concurrency.Policy, Max: d.Concurrency.Max},
 		Misfire:     misfireView{Policy: d.Misfire.Policy, Window: d.Misfire.Window.String(), Max: d.Misfire.Max, Order: cmp.Or(d.Misfire.Order, job.OrderOldest), Rate: d.Misfire.PerSecond()},
 		Triggers:    []triggerBody{}, LastBatches: []resultView{},
@@ -424,6 +455,9 @@ func (a *API) view(j store.Job, recent []store.Recent) jobView {
 	}
 	for _, s := range d.Retry.Steps {
 		v.Retry.Steps = append(v.Retry.Steps, s.String())
+	}
+	for _, rule := range d.Retry.Rules {
+		v.Retry.Rules = append(v.Retry.Rules, retryRuleBody(rule))
 	}
 	var en, zh []string
 	for _, t := range d.Triggers {
@@ -645,10 +679,11 @@ func (a *API) rewrite(ctx context.Context, bucket int, now int64, edits []edit, 
 	}
 	defer release()
 	ahead := a.ahead(jobs, now)
-	var late []*ready.Execution
+	var late, retries []*ready.Execution
 	if len(off) > 0 {
-		late = a.unstarted(off, now)
+		late, retries = a.unstarted(off, now), a.retriesOf(off)
 	}
+	var after func()
 	err = a.under(ctx, fence, func(b *store.Bucket) error {
 		if err := first(b); err != nil {
 			return err
@@ -657,6 +692,10 @@ func (a *API) rewrite(ctx context.Context, bucket int, now int64, edits []edit, 
 			return err
 		}
 		if err := b.Miss(batchesOf(late), idsOf(late), reasonPaused, "", now); err != nil {
+			return err
+		}
+		var err error
+		if after, err = a.Outcome.CancelRetries(ctx, b, bucket, retries, outcome.ReasonJobDisabled); err != nil {
 			return err
 		}
 		for _, e := range edits {
@@ -671,9 +710,10 @@ func (a *API) rewrite(ctx context.Context, bucket int, now int64, edits []edit, 
 		return nil
 	})
 	if err != nil {
-		a.Ready.Add(append(ahead, late...)...)
+		a.Ready.Add(slices.Concat(ahead, late, retries)...)
 		return err
 	}
+	after()
 	a.Trigger.Nudge()
 	return nil
 }
@@ -694,6 +734,14 @@ func (a *API) unstarted(jobs map[int64]bool, now int64) []*ready.Execution {
 	return a.Ready.TakeOut(func(e *ready.Execution) bool {
 		b := e.Batch
 		return jobs[b.JobID] && b.TriggerNo > 0 && !b.Admitted && (b.CatchUp || b.DueAt <= now && e.NotBefore > now)
+	})
+}
+
+// retriesOf takes retries that wait for their time or their turn out of memory, for jobs that are switched
+// off or deleted: nothing of such a job starts any more. The caller ends them or puts them back.
+func (a *API) retriesOf(jobs map[int64]bool) []*ready.Execution {
+	return a.Ready.TakeOut(func(e *ready.Execution) bool {
+		return jobs[e.Batch.JobID] && e.Retry && (e.Bound == nil || !e.Bound.Sent)
 	})
 }
 
@@ -727,7 +775,7 @@ func (a *API) told(j store.Job) map[string]any {
 	v := a.view(j, nil)
 	return map[string]any{
 		"name": v.Name, "app": v.App, "handler": v.Handler, "description": v.Description, "triggers": v.Triggers, "params": v.Params, "routing": v.Routing, "retry": v.Retry,
-		"timeout": v.Timeout, "concurrency": v.Concurrency, "misfire": v.Misfire, "priority": v.Priority, "resources": v.Resources, "limits": v.Limits, "enabled": v.Enabled,
+		"timeout": v.Timeout, "wait": v.Wait, "concurrency": v.Concurrency, "misfire": v.Misfire, "priority": v.Priority, "resources": v.Resources, "limits": v.Limits, "enabled": v.Enabled,
 	}
 }
 
@@ -802,11 +850,17 @@ func (a *API) deleteJob(ctx context.Context, in *deleteJobInput) (*empty, error)
 	defer release()
 	one := map[int64]bool{j.ID: true}
 	ahead, late, backfill := a.ahead(one, now), a.unstarted(one, now), a.backfillOf(j.ID)
+	retries := a.retriesOf(one)
 	// Tasks that rest in their table are called off when they are taken from there.
 	asked := a.Ready.TakeOut(func(e *ready.Execution) bool {
 		return e.Batch.JobID == j.ID && e.Batch.Asked() && !e.Batch.Admitted && e.Attempt == 1
 	})
+	var after func()
 	err = a.under(ctx, fence, func(b *store.Bucket) error {
+		var err error
+		if after, err = a.Outcome.CancelRetries(ctx, b, j.Bucket, retries, outcome.ReasonJobDeleted); err != nil {
+			return err
+		}
 		if err := b.Withdraw(batchesOf(ahead)); err != nil {
 			return err
 		}
@@ -822,9 +876,11 @@ func (a *API) deleteJob(ctx context.Context, in *deleteJobInput) (*empty, error)
 		return b.DeleteJob(j, now, entry)
 	})
 	if err != nil {
-		a.Ready.Add(slices.Concat(ahead, late, backfill, asked)...)
+		a.Ready.Add(slices.Concat(ahead, late, backfill, asked, retries)...)
+		return nil, err
 	}
-	return nil, err
+	after()
+	return nil, nil
 }
 
 func (a *API) triggerJob(ctx context.Context, in *triggerJobInput) (*body[batchIDView], error) {

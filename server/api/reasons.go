@@ -87,6 +87,12 @@ func reasons() map[string]message.Text {
 		registry.ReasonSilent:                    {EN: "Its heartbeats do not arrive.", ZH: "未收到心跳。"},
 		registry.ReasonLeft:                      {EN: "It signed off.", ZH: "已主动下线。"},
 		registry.ReasonDraining:                  {EN: "It takes no new work.", ZH: "不再接收新任务。"},
+
+		outcome.ReasonJobDisabled:            {EN: "Its job was switched off while the next attempt waited.", ZH: "等待重试期间其作业已被停用。"},
+		outcome.ReasonQuarantined:            {EN: "Executors ended one after the other while they ran it; it was not sent to another one.", ZH: "运行它的执行器接连退出，已隔离，不再派发给其他执行器。"},
+		outcome.ReasonUnstopped:              {EN: "The attempt before would not stop and may still run.", ZH: "上一次尝试未能确认停止，可能仍在运行。"},
+		"waiting_" + outcome.ReasonUnstopped: {EN: "It waits: the attempt before would not stop and may still run.", ZH: "等待中：上一次尝试未能确认停止，可能仍在运行。"},
+
 		// registry.ReasonGone has the same code as nothing above: a process that is gone.
 		registry.ReasonGone: {EN: "Its process is gone.", ZH: "进程已不存在。"},
 	}

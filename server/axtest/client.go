@@ -272,15 +272,16 @@ type Execution struct {
 		ID      string `json:"id"`
 		Address string `json:"address"`
 	} `json:"executor"`
-	StartedAt     *time.Time `json:"startedAt"`
-	FinishedAt    *time.Time `json:"finishedAt"`
-	Error         string     `json:"error"`
-	Reason        *Reason    `json:"reason"`
-	Result        *string    `json:"result"`
-	StopAsked     bool       `json:"stopAsked"`
-	StopConfirmed bool       `json:"stopConfirmed"`
-	Events        []Event    `json:"events"`
-	Choice        *Choice    `json:"choice"`
+	StartedAt  *time.Time `json:"startedAt"`
+	FinishedAt *time.Time `json:"finishedAt"`
+	Error      string     `json:"error"`
+	Reason     *Reason    `json:"reason"`
+	Result     *string    `json:"result"`
+	Stop       *StopView  `json:"stop"`
+	Message    string     `json:"message"`
+	Code       string     `json:"code"`
+	Events     []Event    `json:"events"`
+	Choice     *Choice    `json:"choice"`
 }
 
 // Choice says why an execution is where it is.
@@ -483,4 +484,14 @@ func (n *Namespace) Executors() []ExecutorView {
 	}
 	n.Client.Get(n.t, n.Path("/executors"), &page)
 	return page.Items
+}
+
+// StopView is what is known of the wish that an execution stop.
+type StopView struct {
+	AskedAt        time.Time  `json:"askedAt"`
+	AskedBy        string     `json:"askedBy"`
+	Reason         *Reason    `json:"reason"`
+	AcknowledgedAt *time.Time `json:"acknowledgedAt"`
+	ConfirmedAt    *time.Time `json:"confirmedAt"`
+	Confirmed      bool       `json:"confirmed"`
 }

@@ -83,6 +83,7 @@ type Result struct {
 	Message string
 	Result  *string
 	NoRetry bool
+	Code    string // of a failure
 }
 
 // Handler does the work of a run; ctx ends when the run is to stop.
@@ -550,7 +551,7 @@ func (x *Executor) run(run Run, handler Handler) {
 		}
 		message := map[string]any{
 			"batchId": run.BatchID, "executionId": run.ExecutionID, "shardingId": run.ShardingID, "fence": run.Fence, "state": "SUCCEEDED", "message": res.Message,
-			"waitedMs": 0, "durationMs": time.Since(t.at).Milliseconds(), "peakMemoryMB": 1, "noRetry": res.NoRetry,
+			"waitedMs": 0, "durationMs": time.Since(t.at).Milliseconds(), "peakMemoryMB": 1, "noRetry": res.NoRetry, "code": res.Code,
 		}
 		if res.State != "" {
 			message["state"] = res.State
@@ -632,6 +633,13 @@ func (x *Executor) Registration() map[string]any {
 	}
 }
 
+// Room makes it say that it runs so many at once, from its next heartbeat on.
+func (x *Executor) Room(slots int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.slots = slots
+}
+
 // Beat sends one heartbeat now, unless it is silent.
 func (x *Executor) Beat() {
 	x.mu.Lock()
@@ -669,8 +677,10 @@ func (x *Executor) Beat() {
 // flush sends what waits, until the server has taken it.
 func (x *Executor) flush() {
 	x.mu.Lock()
-	list, silent, instance := x.spool, x.silent, x.instance
-	x.spool = nil
+	const most = 500 // in a message
+	n := min(len(x.spool), most)
+	list, silent, instance := x.spool[:n:n], x.silent, x.instance
+	x.spool = x.spool[n:]
 	x.mu.Unlock()
 	if len(list) == 0 {
 		return

@@ -1296,6 +1296,8 @@ export interface components {
             batchId: string;
             /** @description why this executor; of a single execution only */
             choice?: components["schemas"]["ChoiceView"];
+            /** @description what the handler called its failure, for retry rules; may be empty */
+            code: string;
             dispatchedAt: string | null;
             dueAt: string;
             /**
@@ -1303,7 +1305,7 @@ export interface components {
              * @description of the handler, by the executor's clock
              */
             durationMs: number | null;
-            /** @description the handler's message; a success may have one */
+            /** @description what it failed with; empty unless it failed */
             error: string;
             events: components["schemas"]["EventView"][];
             executor?: components["schemas"]["ExecutorRef"];
@@ -1311,6 +1313,8 @@ export interface components {
             id: string;
             jobId: string;
             jobName: string;
+            /** @description what the handler said of its success */
+            message: string;
             /** @description a retry, a catch-up or what jitter spreads waits until then */
             notBefore: string;
             /** Format: int64 */
@@ -1326,8 +1330,8 @@ export interface components {
             startedAt: string | null;
             /** @enum {string} */
             state: "SCHEDULED" | "DISPATCHING" | "RUNNING" | "STOPPING" | "UNKNOWN" | "SUCCEEDED" | "FAILED" | "TIMED_OUT" | "CANCELLED" | "REJECTED" | "LOST";
-            stopAsked: boolean;
-            stopConfirmed: boolean;
+            /** @description there when somebody, or a limit, wanted it to stop */
+            stop?: components["schemas"]["StopView"];
             /**
              * Format: int64
              * @description in the executor's pool
@@ -1417,6 +1421,7 @@ export interface components {
             /** @description 0s = no limit (default) */
             timeout?: string;
             triggers?: components["schemas"]["TriggerBody"][];
+            wait?: components["schemas"]["WaitBody"];
         };
         JobView: {
             app: string;
@@ -1446,6 +1451,7 @@ export interface components {
             updatedBy: string;
             /** Format: int64 */
             version: number;
+            wait: components["schemas"]["WaitView"];
         };
         ListAppView: {
             items: components["schemas"]["AppView"][];
@@ -1691,17 +1697,33 @@ export interface components {
             initial?: string;
             /**
              * Format: int64
+             * @description by how many percent of itself a wait grows at most, 0 to 100; default 10
+             */
+            jitter?: number;
+            /**
+             * Format: int64
              * @description extra attempts, 0 to 100; default 3
              */
             max?: number;
+            /** @description what becomes of attempts that ended with certain codes; the first that fits counts */
+            rules?: components["schemas"]["RetryRuleBody"][];
             /** @description the waits, one per extra attempt, instead of the above */
             steps?: string[];
+        };
+        RetryRuleBody: {
+            /** @description codes that handlers fail with, or reasons such as timed_out; a * at the end stands for anything */
+            codes: string[];
+            /** @description never: it is not tried again; now: the next attempt follows at once */
+            then: string;
         };
         RetryView: {
             backoff: string;
             initial: string;
             /** Format: int64 */
+            jitter: number;
+            /** Format: int64 */
             max: number;
+            rules?: components["schemas"]["RetryRuleBody"][];
             steps?: string[];
         };
         RoutingBody: {
@@ -1768,6 +1790,18 @@ export interface components {
             shardTotal: number;
             /** @description where each would go now; at most 200 */
             shards: components["schemas"]["ShardView"][];
+        };
+        StopView: {
+            /** @description its executor took the wish; it may still run */
+            acknowledgedAt: string | null;
+            askedAt: string;
+            /** @description empty = ax itself */
+            askedBy: string;
+            /** @description false although the execution has ended: it may still run, and keeps its place */
+            confirmed: boolean;
+            /** @description it is known not to run any more */
+            confirmedAt: string | null;
+            reason?: components["schemas"]["ReasonView"];
         };
         SummaryView: {
             /** Format: int64 */
@@ -1899,11 +1933,23 @@ export interface components {
              * @description the version that was read
              */
             version: number;
+            wait?: components["schemas"]["WaitBody"];
         };
         UserView: {
             displayName: string;
             id: string;
             name: string;
+        };
+        WaitBody: {
+            /** @description how long an execution whose turn has come may wait for an executor; 0s = as the server's setting says (default 30m) */
+            limit?: string;
+            /** @description fail (default), or skip: a firing that was not sent at all is recorded as skipped */
+            then?: string;
+        };
+        WaitView: {
+            /** @description 0s = as the server's setting says */
+            limit: string;
+            then: string;
         };
         WarningView: {
             code: string;

@@ -37,6 +37,7 @@ export type JobInput = Pick<
   | 'routing'
   | 'retry'
   | 'timeout'
+  | 'wait'
   | 'concurrency'
   | 'misfire'
   | 'priority'

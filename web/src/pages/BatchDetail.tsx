@@ -135,11 +135,7 @@ function Detail({ batch, job }: { batch: Batch; job: Job | undefined }) {
       cell: (one) => (
         <>
           <StatusTag state={one.state} />
-          {one.stopAsked && (
-            <span className="two" title={one.stopConfirmed ? undefined : t('batch.stopUnconfirmed')}>
-              {one.stopConfirmed ? t('batch.stopConfirmed') : t('batch.stopAsked')}
-            </span>
-          )}
+          {one.stop && <StopNote stop={one.stop} />}
         </>
       ),
     },
@@ -411,6 +407,26 @@ function iso(at: number | null): string | null {
 }
 
 function refusedNote(executions: Execution[], text: string) {
-  const waiting = executions.some((one) => one.stopAsked && !one.stopConfirmed)
+  const waiting = executions.some((one) => one.stop && !one.stop.confirmed)
   return waiting ? <p className="note">{text}</p> : null
+}
+
+/** How far the wish to stop an execution has come: asked, acknowledged, confirmed, each with its time. */
+function StopNote({ stop }: { stop: NonNullable<Execution['stop']> }) {
+  const t = useT()
+  const text = useText()
+  const zone = useZone()
+  const steps = [
+    t('batch.stopSteps.asked', { at: formatTime(stop.askedAt, zone), by: stop.askedBy || 'ax' }),
+    stop.acknowledgedAt ? t('batch.stopSteps.acknowledged', { at: formatTime(stop.acknowledgedAt, zone) }) : '',
+    stop.confirmedAt ? t('batch.stopSteps.confirmed', { at: formatTime(stop.confirmedAt, zone) }) : '',
+    text(stop.reason),
+    stop.confirmed ? '' : t('batch.stopUnconfirmed'),
+  ]
+  const now = stop.confirmed ? 'batch.stopConfirmed' : stop.acknowledgedAt ? 'batch.stopAcknowledged' : 'batch.stopAsked'
+  return (
+    <span className="two" title={steps.filter(Boolean).join('\n')}>
+      {t(now)}
+    </span>
+  )
 }

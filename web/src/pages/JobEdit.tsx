@@ -382,7 +382,13 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
                       retry:
                         backoff === 'steps'
                           ? { ...job.retry, max: 5, steps: ['5s', '30s', '2m', '10m', '30m'] }
-                          : { max: job.retry.max, backoff, initial: firstWait(job.retry.initial) },
+                          : {
+                              max: job.retry.max,
+                              backoff,
+                              initial: firstWait(job.retry.initial),
+                              jitter: job.retry.jitter,
+                              rules: job.retry.rules,
+                            },
                     })
                   }
                 />
@@ -414,6 +420,15 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
                       value={job.retry.initial}
                       onChange={(initial) => set({ retry: { ...job.retry, initial } })}
                     />
+                    <Num
+                      label={t('form.retryJitter')}
+                      help={t('form.retryJitterHelp')}
+                      refusals={at('retry.jitter')}
+                      min={0}
+                      max={100}
+                      value={job.retry.jitter}
+                      onChange={(jitter) => set({ retry: { ...job.retry, jitter } })}
+                    />
                   </>
                 )}
               </div>
@@ -427,6 +442,23 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
                   refusals={at('timeout')}
                   value={job.timeout}
                   onChange={(timeout) => set({ timeout })}
+                />
+                <Text
+                  label={t('form.waitLimit')}
+                  help={t('form.waitLimitHelp')}
+                  refusals={at('wait.limit')}
+                  value={job.wait.limit}
+                  onChange={(limit) => set({ wait: { ...job.wait, limit } })}
+                />
+                <Choice
+                  label={t('form.waitThen')}
+                  refusals={at('wait.then')}
+                  value={job.wait.then}
+                  options={[
+                    ['fail', t('form.waitFail')],
+                    ['skip', t('form.waitSkip')],
+                  ]}
+                  onChange={(then) => set({ wait: { ...job.wait, then } })}
                 />
                 <Choice
                   label={t('form.concurrency')}
@@ -574,6 +606,8 @@ function shownFields(job: JobInput): string[] {
     'retry.max',
     ...(job.retry.steps?.length ? ['retry.steps'] : ['retry.initial']),
     'timeout',
+    'wait.limit',
+    'wait.then',
     'concurrency.policy',
     'concurrency.max',
     'priority',

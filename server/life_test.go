@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ax-scheduler/ax/server/axtest"
+)
+
+// The life of a run, from its first attempt to its last word. The cases share one server for each
+// database and have a namespace each.
+func TestLife(t *testing.T) {
+	cases := []struct {
+		name string
+		run  func(t *testing.T, ns *axtest.Namespace)
+	}{
+		{"C306 rules by the code of a failure", retryRules},
+		{"C301 C307 nothing follows a success", nothingAfterSuccess},
+		{"C303 retries of one firing do not delay the next", retriesDelayNobody},
+		{"C309 disabling cancels the retries that wait", disableCancelsRetries},
+		{"C309 deleting cancels the retries that wait", deleteCancelsRetries},
+		{"M18 cancelling a batch cancels shards that wait and retries in one step", cancelAtOnce},
+		{"a retry by hand keeps the history and has a full budget", retryByHand},
+		{"one failure for all attempts of a batch", oneFailure},
+		{"what waited too long is recorded, or skipped if its job says so", waitedTooLong},
+		{"a success has a message and no error", successHasMessage},
+	}
+	axtest.Both(t, func(t *testing.T, o ...axtest.Option) {
+		s := axtest.Start(t, o...)
+		t.Run("cases", func(t *testing.T) {
+			for _, c := range cases {
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					c.run(t, s.Namespace(t))
+				})
+			}
+		})
+		s.LedgerClean(t)
+	})
+}
+
+func retryRules(t *testing.T, ns *axtest.Namespace) {
+	x := ns.App("app").Worker(func(_ context.Context, run axtest.Run) axtest.Result {
+		return axtest.Result{State: "FAILED", Message: "no", Code: run.Params}
+	})
+	rules := []map[string]any{{"codes": []string{"BAD.*"}, "then": "never"}, {"codes": []string{"AGAIN"}, "then": "now"}}
+	job := func(code, initial string) string {
+		return ns.Job(axtest.Def{"name": code, "params": code, "retry": map[string]any{"max": 2, "initial": initial, "backoff": "fixed", "jitter": 0, "rules": rules}})
+	}
+	never := ns.Ended(ns.Trigger(job("BAD.DAY", "100ms")))
+	require.Equal(t, "FAILED", never.State)
+	require.Len(t, never.Executions, 1)
+	require.Equal(t, "BAD.DAY", never.Executions[0].Code)
+	require.Contains(t, never.Kinds(), "not_retried")
+
+	at := time.Now()
+	now := ns.Ended(ns.Trigger(job("AGAIN", "1h")))
+	require.Equal(t, "FAILED", now.State)
+	require.Len(t, now.Executions, 3, "at once still counts")
+	require.Less(t, time.Since(at), time.Minute)
+
+	other := ns.Ended(ns.Trigger(job("OTHER", "700ms")))
+	require.Len(t, other.Executions, 3)
+	var starts []time.Time
+	for _, s := range x.Starts() {
+		if s.Run.BatchID == other.BatchID {
+			starts = append(starts, s.At)
+		}
+	}
+	require.Len(t, starts, 3)
+	require.GreaterOrEqual(t, starts[1].Sub(starts[0]), 690*time.Millisecond, "without a rule the policy counts")
+}
+
+func nothingAfterSuccess(t *testing.T, ns *axtest.Namespace) {
+	x := ns.App("app").Worker(func(_ context.Context, run axtest.Run) axtest.Result {
+		if run.Attempt == 1 {
+			return axtest.Fail(context.Background(), run)
+		}
+		return axtest.Result{}
+	})
+	b := ns.Ended(ns.Trigger(ns.Job(axtest.Def{"routing": strategy("failover"), "retry": retries(5)})))
+	require.Equal(t, "SUCCEEDED", b.State)
+	axtest.Stays(t, 2*time.Second, "nothing follows", func() bool { return len(x.Starts()) == 2 })
+}
+
+func retriesDelayNobody(t *testing.T, ns *axtest.Namespace) {
+	x := ns.App("app").Worker(axtest.Fail)
+	job := ns.Job(axtest.Def{"concurrency": policy("allow", 0), "retry": map[string]any{"max": 2, "initial": "2s", "backoff": "fixed"}})
+	first := ns.Trigger(job)
+	axtest.WaitFor(t, "its retry waits", func() bool { return len(ns.Batch(first).Executions) == 2 })
+	second := ns.Trigger(job)
+	axtest.WaitFor(t, "the next firing starts meanwhile", func() bool {
+		for _, s := range x.Starts() {
+			if s.Run.BatchID == second {
+				return true
+			}
+		}
+		return false
+	})
+	a, b := ns.Ended(first), ns.Ended(second)
+	require.Len(t, a.Executions, 3)
+	require.Len(t, b.Executions, 3)
+	for _, list := range [][]axtest.Execution{a.Executions, b.Executions} {
+		for i, e := range list {
+			require.Equal(t, i+1, e.Attempt, "attempts are in order")
+		}
+	}
+	axtest.NothingTwice(t, x)
+}
+
+// waitingRetry is a batch that failed once and whose next attempt is far away.
+func waitingRetry(t *testing.T, ns *axtest.Namespace) (x *axtest.Executor, job, id string) {
+	t.Helper()
+	x = ns.App("app").Worker(axtest.Fail)
+	job = ns.Job(axtest.Def{"retry": map[string]any{"max": 3, "initial": "3s", "backoff": "fixed"}})
+	id = ns.Trigger(job)
+	axtest.WaitFor(t, "its retry waits", func() bool { return len(ns.Batch(id).Executions) == 2 })
+	return x, job, id
+}
+
+func disableCancelsRetries(t *testing.T, ns *axtest.Namespace) {
+	x, job, id := waitingRetry(t, ns)
+	disable(t, ns, job)
+	b := ns.Batch(id)
+	require.Equal(t, []string{"CANCELLED", "job_disabled"}, []string{b.State, b.Code()}, "in the same step")
+	require.Equal(t, "FAILED", b.Executions[0].State)
+	require.Equal(t, "CANCELLED", b.Executions[1].State)
+	require.Equal(t, 1, b.ShardsDone)
+	axtest.Stays(t, 4*time.Second, "no attempt comes", func() bool { return len(x.Starts()) == 1 })
+}
+
+func deleteCancelsRetries(t *testing.T, ns *axtest.Namespace) {
+	x, job, id := waitingRetry(t, ns)
+	a := ns.Client.Do(t, http.MethodDelete, ns.Path("/jobs/"+job), nil)
+	require.Equal(t, http.StatusNoContent, a.Status, a.Text())
+	b := ns.Batch(id)
+	require.Equal(t, []string{"CANCELLED", "job_deleted"}, []string{b.State, b.Code()})
+	axtest.Stays(t, 4*time.Second, "no attempt comes", func() bool { return len(x.Starts()) == 1 })
+}
+
+func cancel(t *testing.T, ns *axtest.Namespace, id string) {
+	t.Helper()
+	a := ns.Client.Do(t, http.MethodPost, ns.Path("/batches/"+id+"/cancel"), nil)
+	require.Equal(t, http.StatusAccepted, a.Status, a.Text())
+}
+
+// One shard runs, one waits for its retry, one has succeeded.
+func cancelAtOnce(t *testing.T, ns *axtest.Namespace) {
+	app := ns.App("app")
+	work := func(ctx context.Context, run axtest.Run) axtest.Result {
+		switch run.ShardingID {
+		case 0:
+			return axtest.UntilStopped(ctx, run)
+		case 1:
+			return axtest.Fail(ctx, run)
+		}
+		return axtest.Result{}
+	}
+	list := []*axtest.Executor{app.Worker(work), app.Worker(work), app.Worker(work)}
+	id := ns.Trigger(ns.Job(axtest.Def{"routing": strategy("shardingBroadcast"), "retry": map[string]any{"max": 3, "initial": "3s", "backoff": "fixed"}}))
+	axtest.WaitFor(t, "one runs, one waits, one is done", func() bool {
+		b := ns.Batch(id)
+		return len(b.Executions) == 4 && b.ShardsDone == 1 && b.Executions[0].State == "RUNNING"
+	})
+	cancel(t, ns, id)
+	b := ns.Batch(id)
+	for _, e := range b.Executions {
+		if e.Shard == 1 && e.Attempt == 2 {
+			require.Equal(t, "CANCELLED", e.State, "a retry that waits is cancelled with the same step")
+		}
+	}
+	b = ns.Ended(id)
+	require.Equal(t, []string{"CANCELLED", "cancelled_by_hand"}, []string{b.State, b.Code()})
+	require.Equal(t, 3, b.ShardsDone)
+	require.True(t, b.Executions[0].Stop.Confirmed)
+	axtest.Stays(t, 4*time.Second, "nothing starts any more", func() bool { return len(axtest.Ledger(list...)) == 3 })
+}
+
+func retryByHand(t *testing.T, ns *axtest.Namespace) {
+	x := ns.App("app").Worker(func(_ context.Context, run axtest.Run) axtest.Result {
+		if run.Attempt < 6 {
+			return axtest.Fail(context.Background(), run)
+		}
+		return axtest.Result{}
+	})
+	id := ns.Trigger(ns.Job(axtest.Def{"retry": retries(2)}))
+	require.Equal(t, "FAILED", ns.Ended(id).State)
+	a := ns.Client.Do(t, http.MethodPost, ns.Path("/batches/"+id+"/retry"), nil)
+	require.Equal(t, http.StatusAccepted, a.Status, a.Text())
+	b := ns.Ended(id)
+	require.Equal(t, "SUCCEEDED", b.State)
+	var states []string
+	for i, e := range b.Executions {
+		require.Equal(t, i+1, e.Attempt)
+		states = append(states, e.State)
+	}
+	require.Equal(t, []string{"FAILED", "FAILED", "FAILED", "FAILED", "FAILED", "SUCCEEDED"}, states, "three attempts, and three more")
+	fence := 0
+	for _, s := range x.Starts() {
+		require.Equal(t, id, s.Run.BatchID, "the batchId tells that they belong together")
+		require.Greater(t, s.Run.Fence.Attempt, fence, "the fence rises")
+		fence = s.Run.Fence.Attempt
+	}
+}
+
+func oneFailure(t *testing.T, ns *axtest.Namespace) {
+	name := "only-" + ns.Name
+	ns.App(name).Worker(axtest.Fail)
+	b := ns.Ended(ns.Trigger(ns.Job(axtest.Def{"app": name, "retry": retries(3)})))
+	require.Len(t, b.Executions, 4)
+	require.InDelta(t, 1, ns.Server.Metric(`ax_dispatch_task_failure_total{app="`+name+`"}`), 0, "what alerts stand on is counted once, at the end")
+}
+
+func waitedTooLong(t *testing.T, ns *axtest.Namespace) {
+	hold := make(chan struct{})
+	x := ns.App("app").Worker(func(_ context.Context, run axtest.Run) axtest.Result {
+		if run.Trigger == "delayed" {
+			<-hold
+		}
+		return axtest.Result{}
+	})
+	x.Room(1)
+	x.Beat()
+	// What its own queue takes on top of its one slot is full, too.
+	const most = 1001
+	tasks := make([]map[string]any, most)
+	for i := range tasks {
+		tasks[i] = map[string]any{"delay": "1s"}
+	}
+	busy := ns.Job(axtest.Def{"name": "busy", "concurrency": policy("allow", 0)})
+	for part := range slices.Chunk(tasks, 1000) {
+		a := ns.Client.Do(t, http.MethodPost, ns.Path("/jobs/"+busy+"/delayed/bulk"), part)
+		require.Less(t, a.Status, 300, a.Text())
+	}
+	axtest.WaitFor(t, "it is full", func() bool { return len(x.Starts()) == most })
+	full := ns.Job(axtest.Def{"name": "full", "concurrency": policy("allow", 0), "retry": retries(3), "wait": map[string]any{"limit": "1s"}})
+	skip := ns.Job(axtest.Def{"name": "skip", "retry": retries(3), "wait": map[string]any{"limit": "1s", "then": "skip"}})
+	failed, skipped := ns.Trigger(full), ns.Trigger(skip)
+	b := ns.Ended(failed)
+	require.Equal(t, []string{"FAILED", "waited_too_long"}, []string{b.State, b.Code()})
+	require.Len(t, b.Executions, 1)
+	require.Equal(t, "REJECTED", b.Executions[0].State)
+	b = ns.Ended(skipped)
+	require.Equal(t, []string{"SKIPPED", "waited_too_long"}, []string{b.State, b.Code()})
+	// Nobody holds the job's place.
+	close(hold)
+	require.Equal(t, "SUCCEEDED", ns.Ended(ns.Trigger(skip)).State)
+}
+
+func successHasMessage(t *testing.T, ns *axtest.Namespace) {
+	ns.App("app").Worker(func(context.Context, axtest.Run) axtest.Result { return axtest.Result{Message: "copied 7"} })
+	b := ns.Ended(ns.Trigger(ns.Job(axtest.Def{})))
+	require.Equal(t, "copied 7", b.Executions[0].Message)
+	require.Empty(t, b.Executions[0].Error)
+}
