@@ -587,7 +587,7 @@ func firstEndWins(t *testing.T, ns *axtest.Namespace) {
 	require.Equal(t, []string{"unknown", "unknown", "unknown"}, x.Report(strange, other, odd))
 	b := ns.Ended(run.BatchID)
 	require.Equal(t, "SUCCEEDED", b.State)
-	require.Equal(t, "yes", b.Executions[0].Error)
+	require.Equal(t, "yes", b.Executions[0].Message)
 	require.Equal(t, 1, b.ShardsDone)
 	require.Contains(t, b.Kinds(), "late_result")
 }
@@ -1003,7 +1003,7 @@ func textSurvives(t *testing.T, ns *axtest.Namespace) {
 	res["result"] = text
 	require.Equal(t, []string{"recorded"}, x.Report(res))
 	b := ns.Ended(id)
-	require.Equal(t, text, b.Executions[0].Error)
+	require.Equal(t, text, b.Executions[0].Message)
 	require.Equal(t, text, *b.Executions[0].Result)
 	require.Equal(t, text+"\n", ns.Output(run.ExecutionID))
 	require.Equal(t, text, ns.JobView(job).Description)

@@ -64,7 +64,7 @@ func TestWalk(t *testing.T) {
 		require.Equal(t, first.Run.ExecutionID, e.ID)
 		require.Equal(t, "SUCCEEDED", e.State)
 		require.Equal(t, x.Address, e.Address())
-		require.Equal(t, "copied 2481 orders", e.Error)
+		require.Equal(t, "copied 2481 orders", e.Message)
 		require.NotNil(t, e.Result)
 		require.Equal(t, result, *e.Result)
 		require.Equal(t, "copying 订单\ncopied 2481\n", ns.Output(e.ID))
