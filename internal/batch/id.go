@@ -58,8 +58,24 @@ func Day(ms int64) int { return int(ms / dayMillis) }
 func ParseID(id string) (jobID int64, day int, ok bool) {
 	head, rest, found := strings.Cut(id, "-")
 	jobID, err := strconv.ParseInt(head, 10, 64)
-	if !found || err != nil || jobID <= 0 || len(rest) < len(stampSeconds) || len(id) > 64 {
+	if !found || err != nil || jobID <= 0 {
 		return 0, 0, false
+	}
+	due, ok := dueOf(rest)
+	return jobID, Day(due), ok && len(id) <= 64
+}
+
+// DueOf reads the due time (milliseconds since the epoch) back from a batch's id. ok is false for a text that
+// is no batch id.
+func DueOf(id string) (ms int64, ok bool) {
+	_, rest, _ := strings.Cut(id, "-")
+	return dueOf(rest)
+}
+
+// dueOf reads the due time from what follows the job in an id.
+func dueOf(rest string) (due int64, ok bool) {
+	if len(rest) < len(stampSeconds) {
+		return 0, false
 	}
 	stamp, tail := rest[:len(stampSeconds)], rest[len(stampSeconds):]
 	ms := 0
@@ -79,11 +95,11 @@ func ParseID(id string) (jobID int64, day int, ok bool) {
 			offset = -offset
 		}
 	}
-	at, err := time.ParseInLocation(stampSeconds, stamp, time.FixedZone("", offset))
+	at, err := time.Parse(stampSeconds, stamp)
 	if err != nil {
-		return 0, 0, false
+		return 0, false
 	}
-	return jobID, Day(at.UnixMilli() + int64(ms)), true
+	return at.UnixMilli() - int64(offset)*1000 + int64(ms), true
 }
 
 func digits(s string) bool {

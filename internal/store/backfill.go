@@ -84,14 +84,14 @@ type BackfillBatch struct {
 
 // AddBackfillBatches writes what the batches of a backfill are for.
 func (b *Bucket) AddBackfillBatches(list []BackfillBatch) error {
-	const width = 8
+	const width = 9
 	for start := 0; start < len(list); start += group {
 		part := list[start:min(start+group, len(list))]
 		args := make([]any, 0, len(part)*width)
 		for _, r := range part {
-			args = append(args, r.BatchID, r.Day, r.NS, r.JobID, r.No, r.PlannedFor, r.Backfill, r.MaxActive)
+			args = append(args, r.BatchID, dueOf(r.BatchID), r.Day, r.NS, r.JobID, r.No, r.PlannedFor, r.Backfill, r.MaxActive)
 		}
-		if _, err := b.tx.ExecContext(b.ctx, "INSERT INTO backfill_batch (batch_id, day, ns_id, job_id, trigger_no, planned_for, backfill_id, max_active) VALUES "+rows(len(part), width), args...); err != nil {
+		if _, err := b.tx.ExecContext(b.ctx, "INSERT INTO backfill_batch (batch_id, due_at, day, ns_id, job_id, trigger_no, planned_for, backfill_id, max_active) VALUES "+rows(len(part), width), args...); err != nil {
 			return fmt.Errorf("add batches of a backfill: %w", err)
 		}
 	}
@@ -130,7 +130,7 @@ func (b *Bucket) Instants(job int64, no int, planned []int64) ([]Instant, error)
 		args = append(args, anys(part)...)
 		// A firing is due when it is planned, and its day follows from that.
 		found, err := b.tx.QueryContext(b.ctx, "SELECT due_at, batch_id, state, 0 FROM execution_batch WHERE job_id = ? AND trigger_no = ? AND due_at IN ("+marks(len(part))+`)
-			UNION ALL SELECT f.planned_for, f.batch_id, e.state, f.backfill_id FROM backfill_batch f JOIN execution_batch e ON e.batch_id = f.batch_id AND e.day = f.day
+			UNION ALL SELECT f.planned_for, f.batch_id, e.state, f.backfill_id FROM backfill_batch f JOIN execution_batch e ON e.due_at = f.due_at AND e.batch_id = f.batch_id AND e.day = f.day
 			WHERE f.job_id = ? AND f.trigger_no = ? AND f.planned_for IN (`+marks(len(part))+")", args...)
 		if err != nil {
 			return nil, fmt.Errorf("read batches of planned instants: %w", err)

@@ -32,7 +32,8 @@ func window(b *testing.B, s *store.Store) {
 		due := start + int64(i)*1000
 		batches := make([]store.BatchRow, size)
 		for j := range batches {
-			batches[j] = row(fmt.Sprintf("%d-%d", 10_000+j, due), due, 1)
+			id := batch.ID(int64(10_000+j), time.UnixMilli(due).UTC(), 1)
+			batches[j] = row(id, due, 1)
 			batches[j].JobID = int64(10_000 + j)
 		}
 		err := s.InBucket(ctx, fences[0], func(t *store.Bucket) error {

@@ -212,6 +212,7 @@ func (f DelayedFilter) where(table string) (string, []any) {
 		add("t.job_id = ?", f.Job)
 	}
 	if f.BatchID != "" {
+		add("t.due_at = ?", dueOf(f.BatchID))
 		add("t.batch_id = ?", f.BatchID)
 	}
 	if f.From > 0 {
@@ -365,30 +366,21 @@ func (s *Store) Key(ctx context.Context, ns, job int64, scope, hash string, now 
 
 // BatchTexts reads the events of batches, whose texts are not kept in memory while they wait.
 func (s *Store) BatchTexts(ctx context.Context, batches map[string]int) (map[string]string, error) {
-	days := map[int][]string{}
-	for id, day := range batches {
-		days[day] = append(days[day], id)
-	}
 	out := make(map[string]string, len(batches))
-	for day, all := range days {
-		for start := 0; start < len(all); start += group {
-			part := all[start:min(start+group, len(all))]
-			found, err := s.sched.QueryContext(ctx, "SELECT batch_id, event FROM execution_batch WHERE day = ? AND event IS NOT NULL AND batch_id IN ("+marks(len(part))+")", append([]any{day}, anys(part)...)...)
-			if err != nil {
-				return nil, unavailable(fmt.Errorf("read events: %w", err))
-			}
-			for found.Next() {
-				var id, text string
-				if err := found.Scan(&id, &text); err != nil {
-					_ = found.Close() //nolint:sqlclosecheck // a defer in a loop would keep them all open
-					return nil, unavailable(err)
-				}
-				out[id] = text
-			}
-			if err := errors.Join(found.Err(), found.Close()); err != nil {
-				return nil, unavailable(err)
-			}
+	err := eachBatch(batches, func(day int, part []string) error {
+		found, err := s.sched.QueryContext(ctx, "SELECT batch_id, event FROM execution_batch WHERE day = ? AND event IS NOT NULL AND "+s.inBatches(len(part)), append([]any{day}, keysOf(part)...)...)
+		if err != nil {
+			return fmt.Errorf("read events: %w", err)
 		}
-	}
-	return out, nil
+		defer func() { _ = found.Close() }()
+		for found.Next() {
+			var id, text string
+			if err := found.Scan(&id, &text); err != nil {
+				return err
+			}
+			out[id] = text
+		}
+		return found.Err()
+	})
+	return out, unavailable(err)
 }

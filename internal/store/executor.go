@@ -245,7 +245,7 @@ func (s *Store) Output(ctx context.Context, ns, executionID, offset int64, limit
 // pinned to it.
 func (s *Store) AppOf(ctx context.Context, ns, executionID int64) (string, error) {
 	var job, version int64
-	err := s.read.QueryRowContext(ctx, "SELECT b.job_id, b.job_version FROM execution_log e JOIN execution_batch b ON b.batch_id = e.batch_id AND b.day = e.day WHERE e.id = ? AND e.day = ? AND e.ns_id = ?", executionID, batch.ExecutionDay(executionID), ns).Scan(&job, &version)
+	err := s.read.QueryRowContext(ctx, "SELECT b.job_id, b.job_version FROM execution_log e JOIN execution_batch b ON b.due_at = e.trigger_time AND b.batch_id = e.batch_id AND b.day = e.day WHERE e.id = ? AND e.day = ? AND e.ns_id = ?", executionID, batch.ExecutionDay(executionID), ns).Scan(&job, &version)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", ErrNotFound
 	}

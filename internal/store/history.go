@@ -101,7 +101,7 @@ func (s *Store) Batch(ctx context.Context, ns int64, id string) (Batch, error) {
 	if !ok {
 		return Batch{}, ErrNotFound
 	}
-	v, err := scanBatch(s.read.QueryRowContext(ctx, "SELECT "+batchColumns+" FROM execution_batch b LEFT JOIN job_info j ON j.id = b.job_id WHERE b.ns_id = ? AND b.batch_id = ? AND b.day = ?", ns, id, day))
+	v, err := scanBatch(s.read.QueryRowContext(ctx, "SELECT "+batchColumns+" FROM execution_batch b LEFT JOIN job_info j ON j.id = b.job_id WHERE b.ns_id = ? AND b.due_at = ? AND b.batch_id = ? AND b.day = ?", ns, dueOf(id), id, day))
 	if errors.Is(err, sql.ErrNoRows) {
 		return v, ErrNotFound
 	}
@@ -165,7 +165,7 @@ func (s *Store) Attempts(ctx context.Context, ns int64, batchID string) ([]Attem
 	if !ok {
 		return nil, ErrNotFound
 	}
-	rows, err := s.read.QueryContext(ctx, "SELECT "+attemptColumns+" FROM execution_log e LEFT JOIN job_info j ON j.id = e.job_id WHERE e.ns_id = ? AND e.batch_id = ? AND e.day = ? ORDER BY e.shard, e.attempt LIMIT 10000", ns, batchID, day)
+	rows, err := s.read.QueryContext(ctx, "SELECT "+attemptColumns+" FROM execution_log e LEFT JOIN job_info j ON j.id = e.job_id WHERE e.ns_id = ? AND e.trigger_time = ? AND e.batch_id = ? AND e.day = ? ORDER BY e.shard, e.attempt LIMIT 10000", ns, dueOf(batchID), batchID, day)
 	if err != nil {
 		return nil, unavailable(err)
 	}

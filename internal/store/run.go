@@ -102,6 +102,9 @@ func (b *Bucket) InsertBatches(list []BatchRow) (existing map[string]bool, err e
 			if r.State.Final() {
 				finished = max(r.CreatedAt, r.FinishedAt)
 			}
+			if dueOf(r.ID) != r.DueAt {
+				return fmt.Errorf("batch %s is due at %d: its id says another time", r.ID, r.DueAt)
+			}
 			args = append(args, r.ID, r.Day, r.NS, b.f.Bucket, r.JobID, r.JobVersion, no, r.TriggerKind, r.DueAt, r.PlannedFor, string(r.State), 1, r.Priority, r.Total, 0, 0,
 				r.Params, r.Event, r.Reason, r.Detail, r.MissedCount, r.MissedLast, r.CreatedBy, r.CreatedAt, finished, r.Key)
 		}
@@ -115,13 +118,13 @@ func (b *Bucket) InsertBatches(list []BatchRow) (existing map[string]bool, err e
 		// Some firing has its row: find out which of ours are not the ones just written. A row of ours carries our
 		// created_at and has no execution yet. Neither alone would tell them apart: two readings of one trigger may
 		// be of one millisecond, and what was missed never has an execution.
-		ids := make([]any, 0, len(part)+1)
+		ids := make([]string, 0, len(part))
 		created := map[string]int64{}
 		for _, r := range part {
 			ids = append(ids, r.ID)
 			created[r.ID] = r.CreatedAt
 		}
-		found, err := b.tx.QueryContext(b.ctx, "SELECT batch_id, created_at, EXISTS (SELECT 1 FROM execution_log e WHERE e.batch_id = b.batch_id AND e.day = b.day) FROM execution_batch b WHERE batch_id IN ("+marks(len(ids))+")", ids...)
+		found, err := b.tx.QueryContext(b.ctx, "SELECT batch_id, created_at, EXISTS (SELECT 1 FROM execution_log e WHERE e.trigger_time = b.due_at AND e.batch_id = b.batch_id AND e.day = b.day) FROM execution_batch b WHERE "+b.s.inBatches(len(part)), keysOf(ids)...)
 		if err != nil {
 			return fmt.Errorf("find existing batches: %w", err)
 		}
@@ -165,6 +168,9 @@ func (b *Bucket) InsertExecutions(list []ExecutionRow) error {
 			var worker any
 			if r.Worker.ID != 0 {
 				worker = r.Worker.ID
+			}
+			if dueOf(r.BatchID) != r.TriggerTime {
+				return fmt.Errorf("execution of batch %s is due at %d: the id says another time", r.BatchID, r.TriggerTime)
 			}
 			args = append(args, r.ID, r.Day, r.NS, b.f.Bucket, r.JobID, r.BatchID, r.Shard, r.Total, r.Attempt, r.Moves, string(r.Status), b.f.Epoch, r.TriggerTime, r.NotBefore,
 				worker, r.Worker.Address, r.Worker.StartID, "", 0, 0, "", "")
@@ -387,29 +393,22 @@ func (b *Bucket) advanceBatches(batches map[string]int, e batch.Event, set strin
 		}
 		targets[to] = append(targets[to], from)
 	}
-	days := map[int][]string{}
-	for id, day := range batches {
-		days[day] = append(days[day], id)
-	}
 	if set != "" {
 		set = ", " + set
 	}
-	for day, all := range days {
-		for start := 0; start < len(all); start += group {
-			part := all[start:min(start+group, len(all))]
-			for _, to := range b.s.stateOrder(targets, e) {
-				from := targets[to]
-				args := append([]any{string(to)}, setArgs...)
-				args = append(args, day)
-				args = append(args, anys(from)...)
-				args = append(args, anys(part)...)
-				if _, err := b.tx.ExecContext(b.ctx, "UPDATE execution_batch SET state = ?, version = version + 1"+set+" WHERE day = ? AND state IN ("+marks(len(from))+") AND batch_id IN ("+marks(len(part))+")", args...); err != nil {
-					return fmt.Errorf("batches %s: %w", e, err)
-				}
+	return eachBatch(batches, func(day int, part []string) error {
+		for _, to := range b.s.stateOrder(targets, e) {
+			from := targets[to]
+			args := append([]any{string(to)}, setArgs...)
+			args = append(args, day)
+			args = append(args, anys(from)...)
+			args = append(args, keysOf(part)...)
+			if _, err := b.tx.ExecContext(b.ctx, "UPDATE execution_batch SET state = ?, version = version + 1"+set+" WHERE day = ? AND state IN ("+marks(len(from))+") AND "+b.s.inBatches(len(part)), args...); err != nil {
+				return fmt.Errorf("batches %s: %w", e, err)
 			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // stateOrder sorts the target states so that a batch that one statement has moved is
@@ -599,41 +598,30 @@ const ShortEvent = 256
 
 const headColumns = "batch_id, day, ns_id, job_id, job_version, COALESCE(trigger_no, 0), trigger_kind, due_at, planned_for, state, version, priority, shard_total, shards_done, shards_failed, params, CASE WHEN OCTET_LENGTH(event) <= 256 THEN event END, COALESCE(OCTET_LENGTH(event), 0), business_key, created_by, created_at"
 
-func scanHeads(rows *sql.Rows) ([]BatchHead, error) {
+func scanHeads(rows *sql.Rows, out map[string]BatchHead) error {
 	defer func() { _ = rows.Close() }()
-	var out []BatchHead
 	for rows.Next() {
 		var h BatchHead
 		if err := rows.Scan(&h.ID, &h.Day, &h.NS, &h.JobID, &h.JobVersion, &h.TriggerNo, &h.Kind, &h.DueAt, &h.PlannedFor, &h.State, &h.Version, &h.Priority, &h.Total, &h.Done, &h.FailedN, &h.Params, &h.Event, &h.EventBytes, &h.Key, &h.CreatedBy, &h.CreatedAt); err != nil {
-			return nil, err
+			return err
 		}
-		out = append(out, h)
+		out[h.ID] = h
 	}
-	return out, rows.Err()
+	return rows.Err()
 }
 
 // Heads reads batches of this bucket. Ids that do not exist are left out.
 func (b *Bucket) Heads(ids map[string]int) (map[string]BatchHead, error) {
-	days := map[int][]string{}
-	for id, day := range ids {
-		days[day] = append(days[day], id)
-	}
 	out := make(map[string]BatchHead, len(ids))
-	for day, all := range days {
-		for start := 0; start < len(all); start += group {
-			part := all[start:min(start+group, len(all))]
-			rows, err := b.tx.QueryContext(b.ctx, "SELECT "+headColumns+" FROM execution_batch WHERE day = ? AND +bucket = ? AND batch_id IN ("+marks(len(part))+")", append([]any{day, b.f.Bucket}, anys(part)...)...)
-			if err != nil {
-				return nil, fmt.Errorf("read batches: %w", err)
-			}
-			heads, err := scanHeads(rows)
-			if err != nil {
-				return nil, fmt.Errorf("read batches: %w", err)
-			}
-			for _, h := range heads {
-				out[h.ID] = h
-			}
+	err := eachBatch(ids, func(day int, part []string) error {
+		rows, err := b.tx.QueryContext(b.ctx, "SELECT "+headColumns+" FROM execution_batch WHERE day = ? AND +bucket = ? AND "+b.s.inBatches(len(part)), append([]any{day, b.f.Bucket}, keysOf(part)...)...)
+		if err != nil {
+			return err
 		}
+		return scanHeads(rows, out)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read batches: %w", err)
 	}
 	return out, nil
 }
@@ -645,7 +633,7 @@ func (b *Bucket) EndBatches(batches map[string]int, e batch.Event, reason, detai
 	// A result can be here before the answer to the request that started it.
 	switch e { //nolint:exhaustive // the other events end what did not run
 	case batch.EventSucceed, batch.EventFail, batch.EventTimeOut:
-		set += ", started_at = COALESCE(started_at, (SELECT MIN(l.actual_time) FROM execution_log l WHERE l.batch_id = execution_batch.batch_id AND l.day = execution_batch.day))"
+		set += ", started_at = COALESCE(started_at, (SELECT MIN(l.actual_time) FROM execution_log l WHERE l.trigger_time = execution_batch.due_at AND l.batch_id = execution_batch.batch_id AND l.day = execution_batch.day))"
 		if reason == "" {
 			set += ", reason = " + waitingIsOver
 		}
@@ -658,7 +646,7 @@ func (b *Bucket) EndBatches(batches map[string]int, e batch.Event, reason, detai
 
 // CountShards moves a batch's counters without ending it.
 func (b *Bucket) CountShards(id string, day, done, failed int) error {
-	_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_batch SET shards_done = shards_done + ?, shards_failed = shards_failed + ?, version = version + 1 WHERE day = ? AND batch_id = ?", done, failed, day, id)
+	_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_batch SET shards_done = shards_done + ?, shards_failed = shards_failed + ?, version = version + 1 WHERE day = ? AND "+oneBatch, done, failed, day, dueOf(id), id)
 	if err != nil {
 		return fmt.Errorf("count shards of %s: %w", id, err)
 	}
@@ -676,7 +664,7 @@ func (b *Bucket) AdvanceBatch(h BatchHead, e batch.Event, reason, detail string)
 	if !to.Final() && h.State.Final() {
 		finished = ", finished_at = NULL"
 	}
-	res, err := b.tx.ExecContext(b.ctx, "UPDATE execution_batch SET state = ?, version = version + 1, reason = ?, reason_detail = ?"+finished+" WHERE day = ? AND batch_id = ? AND version = ?", string(to), reason, detail, h.Day, h.ID, h.Version)
+	res, err := b.tx.ExecContext(b.ctx, "UPDATE execution_batch SET state = ?, version = version + 1, reason = ?, reason_detail = ?"+finished+" WHERE day = ? AND "+oneBatch+" AND version = ?", string(to), reason, detail, h.Day, h.DueAt, h.ID, h.Version)
 	if err != nil {
 		return fmt.Errorf("batch %s %s: %w", h.ID, e, err)
 	}
@@ -688,7 +676,7 @@ func (b *Bucket) AdvanceBatch(h BatchHead, e batch.Event, reason, detail string)
 
 // Reopened resets the counters of a batch whose failed shards are tried again.
 func (b *Bucket) Reopened(h BatchHead, shards int) error {
-	_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_batch SET shards_done = shards_done - ?, shards_failed = shards_failed - ? WHERE day = ? AND batch_id = ?", shards, min(shards, h.FailedN), h.Day, h.ID)
+	_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_batch SET shards_done = shards_done - ?, shards_failed = shards_failed - ? WHERE day = ? AND "+oneBatch, shards, min(shards, h.FailedN), h.Day, h.DueAt, h.ID)
 	if err != nil {
 		return fmt.Errorf("reopen %s: %w", h.ID, err)
 	}
@@ -697,7 +685,7 @@ func (b *Bucket) Reopened(h BatchHead, shards int) error {
 
 // LatestAttempts reads the newest attempt of each shard of a batch.
 func (b *Bucket) LatestAttempts(id string, day int) ([]Execution, error) {
-	rows, err := b.tx.QueryContext(b.ctx, "SELECT "+executionColumns+" FROM execution_log e WHERE day = ? AND batch_id = ? AND attempt = (SELECT MAX(x.attempt) FROM execution_log x WHERE x.day = e.day AND x.batch_id = e.batch_id AND x.shard = e.shard) ORDER BY shard", day, id)
+	rows, err := b.tx.QueryContext(b.ctx, "SELECT "+executionColumns+" FROM execution_log e WHERE day = ? AND trigger_time = ? AND batch_id = ? AND attempt = (SELECT MAX(x.attempt) FROM execution_log x WHERE x.day = e.day AND x.trigger_time = e.trigger_time AND x.batch_id = e.batch_id AND x.shard = e.shard) ORDER BY shard", day, dueOf(id), id)
 	if err != nil {
 		return nil, fmt.Errorf("read attempts of %s: %w", id, err)
 	}
@@ -825,28 +813,15 @@ func (s *Store) OpenIn(ctx context.Context, buckets []int, states []batch.Run, s
 
 // BatchHeads reads batches by id outside a transaction.
 func (s *Store) BatchHeads(ctx context.Context, ids map[string]int) (map[string]BatchHead, error) {
-	days := map[int][]string{}
-	for id, day := range ids {
-		days[day] = append(days[day], id)
-	}
-	out := map[string]BatchHead{}
-	for day, all := range days {
-		for start := 0; start < len(all); start += group {
-			part := all[start:min(start+group, len(all))]
-			rows, err := s.sched.QueryContext(ctx, "SELECT "+headColumns+" FROM execution_batch WHERE day = ? AND batch_id IN ("+marks(len(part))+")", append([]any{day}, anys(part)...)...)
-			if err != nil {
-				return nil, unavailable(err)
-			}
-			heads, err := scanHeads(rows)
-			if err != nil {
-				return nil, unavailable(err)
-			}
-			for _, h := range heads {
-				out[h.ID] = h
-			}
+	out := make(map[string]BatchHead, len(ids))
+	err := eachBatch(ids, func(day int, part []string) error {
+		rows, err := s.sched.QueryContext(ctx, "SELECT "+headColumns+" FROM execution_batch WHERE day = ? AND "+s.inBatches(len(part)), append([]any{day}, keysOf(part)...)...)
+		if err != nil {
+			return err
 		}
-	}
-	return out, nil
+		return scanHeads(rows, out)
+	})
+	return out, unavailable(err)
 }
 
 // cut shortens text to at most n bytes on a character's border, with a mark.

@@ -66,9 +66,9 @@ func TestTheSameFiringIsMadeOnce(t *testing.T) {
 		again.CreatedAt += 5
 		require.Equal(t, map[string]bool{"10001-20260101000000": true}, insert(again, row("10001-20260101000010", due+10_000, 1)))
 		// The same firing under another id, as a changed zone would name it.
-		renamed := row("10001-20260101000000z", due, 1)
+		renamed := row("10001-20251231160000z", due, 1)
 		renamed.CreatedAt += 7
-		require.Equal(t, map[string]bool{"10001-20260101000000z": true}, insert(renamed))
+		require.Equal(t, map[string]bool{"10001-20251231160000z": true}, insert(renamed))
 		// Two readings of the trigger in one millisecond: what was made by the first has its execution.
 		require.NoError(t, s.InBucket(ctx, f, func(b *store.Bucket) error {
 			return b.InsertExecutions([]store.ExecutionRow{{ID: 1, Day: again.Day, NS: 1, JobID: 10001, BatchID: "10001-20260101000000", Total: 1, Attempt: 1, Status: batch.RunScheduled, TriggerTime: due}})

@@ -202,21 +202,15 @@ func (b *Bucket) SetFixedDelay(job int64, no int, finishedAt int64) (planned boo
 // Withdraw deletes batches that are planned and have certainly not been sent: memory
 // has let go of them before. So an edit or a pause leaves nothing behind.
 func (b *Bucket) Withdraw(batches map[string]int) error {
-	days := map[int][]string{}
-	for id, day := range batches {
-		days[day] = append(days[day], id)
-	}
-	for day, ids := range days {
-		for start := 0; start < len(ids); start += group {
-			part := ids[start:min(start+group, len(ids))]
-			for _, table := range []string{"execution_log", "execution_batch"} {
-				if _, err := b.tx.ExecContext(b.ctx, "DELETE FROM "+table+" WHERE day = ? AND +bucket = ? AND batch_id IN ("+marks(len(part))+")", append([]any{day, b.f.Bucket}, anys(part)...)...); err != nil {
-					return fmt.Errorf("withdraw: %w", err)
-				}
+	return eachBatch(batches, func(day int, part []string) error {
+		args := append([]any{day, b.f.Bucket}, keysOf(part)...)
+		for _, statement := range []string{"DELETE FROM execution_log WHERE day = ? AND +bucket = ? AND " + b.s.ofBatches(len(part)), "DELETE FROM execution_batch WHERE day = ? AND +bucket = ? AND " + b.s.inBatches(len(part))} {
+			if _, err := b.tx.ExecContext(b.ctx, statement, args...); err != nil {
+				return fmt.Errorf("withdraw: %w", err)
 			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // SweepDedupe deletes de-duplication keys that have expired, a few thousand at a time.

@@ -216,11 +216,10 @@ CREATE TABLE execution_batch (
   created_at BIGINT NOT NULL,
   started_at BIGINT NULL,
   finished_at BIGINT NULL,
-  PRIMARY KEY (batch_id, day),
-  UNIQUE KEY uk_execution_batch_firing (job_id, trigger_no, due_at, day),
+  PRIMARY KEY (due_at, batch_id, day),
+  UNIQUE KEY uk_execution_batch_firing (due_at, job_id, trigger_no, day),
   KEY ix_execution_batch_page (ns_id, due_at, batch_id),
-  KEY ix_execution_batch_job (job_id, due_at, batch_id),
-  KEY ix_execution_batch_open (bucket, state, due_at)
+  KEY ix_execution_batch_job (job_id, due_at, batch_id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin
 PARTITION BY RANGE (day) (PARTITION pmax VALUES LESS THAN MAXVALUE);
 
@@ -260,9 +259,8 @@ CREATE TABLE execution_log (
   result MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL,
   log_snapshot TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   PRIMARY KEY (id, day),
-  UNIQUE KEY uk_execution_log_attempt (batch_id, shard, attempt, day),
+  UNIQUE KEY uk_execution_log_attempt (trigger_time, batch_id, shard, attempt, day),
   KEY ix_execution_log_job_id (job_id, batch_id),
-  KEY ix_execution_log_trigger_time (trigger_time),
   KEY ix_execution_log_open (bucket, status, not_before),
   KEY ix_execution_log_page (ns_id, trigger_time, id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin

@@ -27,6 +27,7 @@ CREATE TABLE backfill (
 -- which planned instant of which trigger a batch of a backfill is for
 CREATE TABLE backfill_batch (
   batch_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  due_at BIGINT NOT NULL,
   day INT NOT NULL,
   ns_id BIGINT NOT NULL,
   job_id BIGINT NOT NULL,

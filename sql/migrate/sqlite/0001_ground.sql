@@ -216,16 +216,15 @@ CREATE TABLE execution_batch (
   created_at INTEGER NOT NULL,
   started_at INTEGER NULL,
   finished_at INTEGER NULL,
-  PRIMARY KEY (batch_id, day)
-);
-CREATE UNIQUE INDEX uk_execution_batch_firing ON execution_batch (job_id, trigger_no, due_at, day);
+  PRIMARY KEY (due_at, batch_id, day)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX uk_execution_batch_firing ON execution_batch (due_at, job_id, trigger_no, day);
 CREATE INDEX ix_execution_batch_page ON execution_batch (ns_id, due_at, batch_id);
 CREATE INDEX ix_execution_batch_job ON execution_batch (job_id, due_at, batch_id);
-CREATE INDEX ix_execution_batch_open ON execution_batch (bucket, state, due_at);
 
 -- one attempt of one shard on one executor
 CREATE TABLE execution_log (
-  id INTEGER NOT NULL,
+  id INTEGER NOT NULL PRIMARY KEY,
   day INTEGER NOT NULL,
   ns_id INTEGER NOT NULL,
   bucket INTEGER NOT NULL,
@@ -257,12 +256,10 @@ CREATE TABLE execution_log (
   output_bytes INTEGER NOT NULL,
   error TEXT NOT NULL,
   result TEXT NULL,
-  log_snapshot TEXT NOT NULL,
-  PRIMARY KEY (id, day)
+  log_snapshot TEXT NOT NULL
 );
-CREATE UNIQUE INDEX uk_execution_log_attempt ON execution_log (batch_id, shard, attempt, day);
+CREATE UNIQUE INDEX uk_execution_log_attempt ON execution_log (trigger_time, batch_id, shard, attempt, day);
 CREATE INDEX ix_execution_log_job_id ON execution_log (job_id, batch_id);
-CREATE INDEX ix_execution_log_trigger_time ON execution_log (trigger_time);
 CREATE INDEX ix_execution_log_open ON execution_log (bucket, status, not_before);
 CREATE INDEX ix_execution_log_page ON execution_log (ns_id, trigger_time, id);
 

@@ -27,6 +27,7 @@ CREATE INDEX ix_backfill_day ON backfill (day);
 -- which planned instant of which trigger a batch of a backfill is for
 CREATE TABLE backfill_batch (
   batch_id TEXT NOT NULL,
+  due_at INTEGER NOT NULL,
   day INTEGER NOT NULL,
   ns_id INTEGER NOT NULL,
   job_id INTEGER NOT NULL,
