@@ -864,7 +864,9 @@ func registrations(t *testing.T, ns *axtest.Namespace) {
 		}
 	}
 	require.Equal(t, 1, seen)
-	list, err := ns.Server.Store().Executors(context.Background(), 0)
+	row, err := ns.Server.Store().NamespaceByName(context.Background(), ns.Name)
+	require.NoError(t, err)
+	list, err := ns.Server.Store().ExecutorsIn(context.Background(), row.Bucket)
 	require.NoError(t, err)
 	rows := 0
 	for _, e := range list {

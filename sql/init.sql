@@ -518,6 +518,25 @@ CREATE TABLE namespace_token (
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 INSERT INTO ax_sequence (name, next_id) VALUES ('token', 1);
 
+-- 0009_replicas.sql
+
+-- draining: 0 = takes buckets, 1 = somebody asked that it takes none, 2 = it leaves
+ALTER TABLE replica ADD COLUMN draining INT NOT NULL DEFAULT 0;
+-- pinned_to: the replica that a person wants the bucket at, empty = wherever it is even
+ALTER TABLE bucket_lease
+  ADD COLUMN pinned_to VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '',
+  ADD COLUMN taken_at BIGINT NOT NULL DEFAULT 0;
+CREATE TABLE bucket_move (
+  id BIGINT NOT NULL,
+  bucket INT NOT NULL,
+  epoch BIGINT NOT NULL,
+  from_replica VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  to_replica VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  reason VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  moved_at BIGINT NOT NULL,
+  PRIMARY KEY (id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+
 -- 0012_life.sql
 
 -- series is the attempt behind which the present series of attempts began (a retry by hand begins one),
@@ -567,4 +586,4 @@ CREATE TABLE goose_db_version (
   tstamp datetime NULL default CURRENT_TIMESTAMP,
   PRIMARY KEY(id)
 );
-INSERT INTO goose_db_version (version_id, is_applied) VALUES (0, 1), (1, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (12, 1);
+INSERT INTO goose_db_version (version_id, is_applied) VALUES (0, 1), (1, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (12, 1);

@@ -59,9 +59,10 @@ var mayImport = map[string]string{
 
 	// Tier 3 speaks HTTP.
 	"server/httpx":       "internal/auth internal/batch internal/job internal/message internal/outcome internal/store internal/trigger",
-	"server/executorapi": "internal/appkey internal/batch internal/clock internal/metric internal/outcome internal/protocol internal/registry internal/store",
+	"server/peer":        "internal/clock internal/cluster internal/metric internal/protocol internal/store",
+	"server/executorapi": "internal/appkey internal/batch internal/clock internal/cluster internal/metric internal/outcome internal/protocol internal/registry internal/store server/httpx server/peer",
 	"server/api": "internal/appkey internal/audit internal/auth internal/batch internal/clock internal/cluster internal/egress internal/filter internal/icalendar internal/job internal/message " +
-		"internal/metric internal/outcome internal/protocol internal/ready internal/registry internal/routing internal/schedule internal/store internal/trigger server/httpx",
+		"internal/metric internal/outcome internal/protocol internal/ready internal/registry internal/routing internal/schedule internal/store internal/trigger server/httpx server/peer",
 
 	// Tier 4 wires it all.
 	"internal/config": "",
@@ -69,7 +70,7 @@ var mayImport = map[string]string{
 	"web/dev/serve":   "web",
 	"server/app": "internal/appkey internal/auth internal/clock internal/cluster internal/config internal/dispatch internal/egress internal/job internal/message " +
 		"internal/metric internal/outcome internal/protocol internal/ready internal/registry internal/routing internal/seal internal/store internal/sweep " +
-		"internal/trigger server/api server/executorapi server/httpx web",
+		"internal/trigger server/api server/executorapi server/httpx server/peer web",
 	"server/bench": "internal/batch internal/protocol internal/schedule internal/store",
 	"server/cli":   "internal/config internal/ledger internal/message internal/protocol internal/schedule internal/store server/app server/bench",
 	"server":       "server/cli",

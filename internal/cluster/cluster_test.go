@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -18,16 +19,18 @@ import (
 // replica is a cluster view that notes what it was told.
 type replica struct {
 	*cluster.Cluster
-	mu    sync.Mutex
-	taken []store.Fence
-	gone  []store.Fence
-	fail  error
+	mu      sync.Mutex
+	taken   []store.Fence
+	gone    []store.Fence
+	drained int
+	fail    error
 }
 
 func newReplica(s *store.Store, id string) *replica {
 	r := &replica{}
-	r.Cluster = cluster.New(s, store.Replica{ID: id, Build: "test"}, slog.New(slog.DiscardHandler),
-		func(_ context.Context, f store.Fence) error {
+	r.Cluster = cluster.New(cluster.Config{
+		Store: s, Replica: store.Replica{ID: id, Build: "test"}, Log: slog.New(slog.DiscardHandler),
+		Taken: func(_ context.Context, f store.Fence) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if r.fail != nil {
@@ -36,11 +39,17 @@ func newReplica(s *store.Store, id string) *replica {
 			r.taken = append(r.taken, f)
 			return nil
 		},
-		func(f store.Fence) {
+		Drained: func(context.Context, store.Fence) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.drained++
+		},
+		Gone: func(f store.Fence) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.gone = append(r.gone, f)
-		})
+		},
+	})
 	return r
 }
 
@@ -105,11 +114,13 @@ func TestABucketThatIsReadAgainIsNotActedForMeanwhile(t *testing.T) {
 	// Of a bucket that was refused it lets go, once.
 	a.Lost(f)
 	a.Lost(f)
-	require.Equal(t, []store.Fence{f}, a.gone)
 	old := f
 	old.Epoch--
 	a.Lost(old)
-	require.Len(t, a.gone, 1)
+	_, ok = a.Fence(5)
+	require.False(t, ok)
+	require.Equal(t, store.Buckets-1, a.once(t), "an epoch that was refused is not believed again, whatever a late look says")
+	require.Equal(t, []store.Fence{f}, a.gone)
 }
 
 // A replica that can not renew its liveness stops by itself before another may take over.
@@ -123,6 +134,157 @@ func TestAReplicaThatCanNotRenewOwnsNothing(t *testing.T) {
 	require.False(t, ok)
 	require.Greater(t, time.Since(at), cluster.TTL/2, "not at the first hiccup")
 	require.Equal(t, store.Buckets, a.once(t), "nobody took them: it goes on")
+}
+
+// B17: who joins gets its share, in whole: nothing is owned twice or by nobody, what moves is as little as can
+// be, and then it stays.
+func TestWhoJoinsGetsItsShare(t *testing.T) {
+	dsn := storetest.Database(t)
+	s, err := store.Open(store.Config{DSN: dsn})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	require.NoError(t, s.Migrate(t.Context()))
+	db := storetest.SQL(t, dsn, "")
+	t.Cleanup(func() { _ = db.Close() })
+	exec := func(query string) {
+		_, err := db.ExecContext(t.Context(), query)
+		require.NoError(t, err)
+	}
+	const aged = "UPDATE replica SET started_at = started_at - 60000" // each has lived for a while
+	a, b, c := newReplica(s, "a"), newReplica(s, "b"), newReplica(s, "c")
+	list := []*replica{a}
+	rounds := func(n int) {
+		for range n {
+			for _, r := range list {
+				r.once(t)
+			}
+		}
+	}
+	counts := func() (out []int) {
+		sum := 0
+		for _, r := range list {
+			out = append(out, len(r.Owned()))
+			sum += len(r.Owned())
+		}
+		require.Equal(t, store.Buckets, sum)
+		return out
+	}
+	rounds(1)
+	require.Equal(t, []int{64}, counts())
+	list = append(list, b)
+	rounds(1)
+	require.Equal(t, []int{64, 0}, counts(), "one that has just come may go again: it gets nothing yet")
+	exec(aged)
+	rounds(6)
+	require.Equal(t, []int{32, 32}, counts())
+	require.Equal(t, 32, a.drained, "what was in hand of each was finished first")
+	list = append(list, c)
+	rounds(1)
+	exec(aged)
+	rounds(6)
+	require.ElementsMatch(t, []int{22, 21, 21}, counts())
+	moves, err := s.Moves(t.Context(), 1000)
+	require.NoError(t, err)
+	require.Len(t, moves, 64+32+21, "no bucket moved that did not have to")
+	rounds(5)
+	again, err := s.Moves(t.Context(), 1000)
+	require.NoError(t, err)
+	require.Len(t, again, len(moves), "and then nothing moves")
+
+	// One that is asked to drain owns nothing and lives on.
+	require.NoError(t, s.SetDraining(t.Context(), "b", store.AskedToDrain, nil))
+	rounds(6)
+	require.Empty(t, b.Owned())
+	require.ElementsMatch(t, []int{32, 0, 32}, counts())
+	require.NoError(t, s.SetDraining(t.Context(), "b", store.NotDraining, nil))
+	rounds(6)
+	require.ElementsMatch(t, []int{22, 21, 21}, counts())
+
+	// A bucket goes where somebody wants it, and stays.
+	f, ok := a.Fence(a.Owned()[0].Bucket)
+	require.True(t, ok)
+	exec(fmt.Sprintf("UPDATE bucket_lease SET pinned_to = 'c' WHERE bucket = %d", f.Bucket))
+	rounds(6)
+	_, ok = c.Fence(f.Bucket)
+	require.True(t, ok)
+	require.ElementsMatch(t, []int{22, 21, 21}, counts())
+	require.ErrorIs(t, s.InBucket(t.Context(), f, func(*store.Bucket) error { return nil }), store.ErrFenced)
+
+	// One that stops hands everything over first, with nobody waiting for a lease.
+	var loops sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for _, r := range list {
+		loops.Go(func() { _ = r.Run(ctx) })
+	}
+	a.Drain(t.Context())
+	require.Empty(t, a.Owned())
+	require.Eventually(t, func() bool { return len(b.Owned())+len(c.Owned()) == store.Buckets }, 5*time.Second, 10*time.Millisecond)
+	stop()
+	loops.Wait()
+}
+
+// A take or a hand-over whose answer was lost is found out by looking, never by doing it again.
+func TestWhatTheDatabaseSaysIsBelieved(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		a := newReplica(s, "a")
+		require.NoError(t, s.Announce(t.Context(), store.Replica{ID: "a"}, time.Minute))
+		lost, err := s.TakeFree(t.Context(), "a") // and its answer never came
+		require.NoError(t, err)
+		require.Len(t, lost, store.Buckets)
+		require.Equal(t, store.Buckets, a.once(t), "what is ours in the database is taken up")
+		f, _ := a.Fence(7)
+		require.Equal(t, lost[7].Epoch, f.Epoch)
+		require.NoError(t, s.Announce(t.Context(), store.Replica{ID: "b"}, time.Minute))
+		require.NoError(t, s.HandOver(t.Context(), f, "b", store.MoveAsked)) // and its answer never came
+		a.once(t)
+		_, ok := a.Fence(7)
+		require.False(t, ok, "what is another's is let go before the next write finds out")
+		require.ErrorIs(t, s.HandOver(t.Context(), f, "a", store.MoveAsked), store.ErrFenced)
+	})
+}
+
+// S11: a connection that closes tells of a death in milliseconds; one that goes on renewing is not believed dead
+// because its lock is free for a moment.
+func TestADeathIsSeenByTheLock(t *testing.T) {
+	s := storetest.MySQL(t)
+	run := func(id string) (r *replica, kill func()) {
+		r = newReplica(s, id)
+		ctx, stop := context.WithCancel(t.Context())
+		var done sync.WaitGroup
+		done.Go(func() { _ = r.Run(ctx) })
+		kill = sync.OnceFunc(func() {
+			stop()
+			done.Wait()
+		})
+		t.Cleanup(kill)
+		return r, kill
+	}
+	b, _ := run("b")
+	require.Eventually(t, func() bool { return len(b.Owned()) == store.Buckets }, 20*time.Second, 10*time.Millisecond)
+	// a lives by its row and its lock only.
+	lock, err := s.Lock(t.Context(), "ax:a", 0)
+	require.NoError(t, err)
+	require.NoError(t, s.Announce(t.Context(), store.Replica{ID: "a"}, 50*time.Second))
+	f, _ := b.Fence(9)
+	require.NoError(t, s.HandOver(t.Context(), f, "a", store.MoveAsked))
+	require.Eventually(t, func() bool { _, ok := b.Fence(9); return !ok }, 5*time.Second, 5*time.Millisecond)
+	keep := time.NewTimer(time.Second)
+	for waiting := true; waiting; {
+		select {
+		case <-keep.C:
+			waiting = false
+		default:
+			require.NoError(t, lock.Held(t.Context()))
+			_, ok := b.Fence(9)
+			require.False(t, ok, "a lives")
+		}
+	}
+	at := time.Now()
+	lock.Free()
+	require.Eventually(t, func() bool { _, ok := b.Fence(9); return ok }, 5*time.Second, time.Millisecond)
+	t.Logf("taken over %s after the connection closed", time.Since(at))
+	require.Less(t, time.Since(at), time.Second)
 }
 
 // F12: the database's clock jumps while an owner and a standby live. Liveness is by that clock, so that the

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ax-scheduler/ax/internal/batch"
@@ -72,6 +73,9 @@ type Dispatch struct {
 	senders  map[int64]*sender
 	active   sync.WaitGroup
 	reasons  reasons
+	// unsent counts the executions of each bucket that senders have; passing says that a pass has some.
+	unsent  [batch.Buckets]atomic.Int64
+	passing [batch.Buckets]atomic.Bool
 }
 
 // Config is what a Dispatch needs.
@@ -139,9 +143,23 @@ type chosen struct {
 	because string
 }
 
+// InHand counts what is on its way to executors of a bucket's executions, and has not been answered.
+func (d *Dispatch) InHand(bucket int) int64 {
+	n := d.unsent[bucket].Load()
+	if d.passing[bucket].Load() {
+		n++
+	}
+	return n
+}
+
 // RunOnce moves what is due at now (ax time, milliseconds) to executors. left says that
 // something waits that may go soon.
 func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error) {
+	defer func() {
+		for i := range d.passing {
+			d.passing[i].Store(false)
+		}
+	}()
 	verdicts := d.ready.Due(now)
 	var errs error
 	d.skip(ctx, verdicts.Skips)
@@ -162,9 +180,10 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 	waiting := map[int]map[why]map[string]int{} // bucket → reason → batches to note
 	taken := d.ready.Take(now, passLimit, func(e *ready.Execution) ready.Placement {
 		f, ok := d.cluster.Fence(e.Batch.Bucket)
-		if !ok {
+		if !ok || !d.cluster.Leads(e.Batch.Bucket) {
 			return ready.Blocked
 		}
+		d.passing[e.Batch.Bucket].Store(true)
 		if e.Behind != 0 {
 			if d.outcome.Lingers(e.Behind) && now-e.ReadyAt < d.waitLimit(e).Milliseconds() {
 				// An earlier attempt may still run: two of one shard never overlap.

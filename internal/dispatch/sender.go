@@ -54,6 +54,7 @@ func (d *Dispatch) send(ctx context.Context, worker int64, list []delivery) {
 		d.senders[worker] = s
 	}
 	s.queue = append(s.queue, list...)
+	d.count(list, 1)
 	// As many requests as the queue fills, and one at once however little there is.
 	for range min(inFlight-s.working, (len(s.queue)+d.settings.PerRequest-1)/d.settings.PerRequest) {
 		s.working++
@@ -88,6 +89,14 @@ func (d *Dispatch) work(ctx context.Context, worker int64) {
 		s.queue = s.queue[n:]
 		d.mu.Unlock()
 		d.deliver(ctx, part)
+		d.count(part, -1)
+	}
+}
+
+// count keeps account of what is in hand of each bucket.
+func (d *Dispatch) count(list []delivery, by int64) {
+	for _, p := range list {
+		d.unsent[p.e.Batch.Bucket].Add(by)
 	}
 }
 

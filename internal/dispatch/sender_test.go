@@ -37,7 +37,7 @@ func TestNothingIsSentBeforeItsTime(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	clk := clock.NewManual(time.UnixMilli(due))
 	s := storetest.New(t)
-	c := cluster.New(s, store.Replica{ID: "a"}, log, func(context.Context, store.Fence) error { return nil }, func(store.Fence) {})
+	c := cluster.New(cluster.Config{Store: s, Replica: store.Replica{ID: "a"}, Log: log, Taken: func(context.Context, store.Fence) error { return nil }, Gone: func(store.Fence) {}})
 	_, err := c.RunOnce(t.Context(), true)
 	require.NoError(t, err)
 	fence, ok := c.Fence(0)

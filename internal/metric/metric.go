@@ -29,6 +29,8 @@ type Metrics struct {
 	Requests       *prometheus.HistogramVec
 	Drift          prometheus.Gauge
 	Quarantined    prometheus.Counter
+	Forwarded      *prometheus.CounterVec
+	Inbox          *prometheus.CounterVec
 }
 
 // New makes the metrics with their own registry.
@@ -59,12 +61,14 @@ func New(version, commit string) *Metrics {
 		Requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "http_server_request_duration_seconds", Help: "Time of one API request.", Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 10),
 		}, []string{"route", "method", "code"}),
+		Forwarded:   counter("ax_peer_requests_total", "Requests that were sent on to the owner of their bucket.", "outcome"),
+		Inbox:       counter("ax_inbox_messages_total", "Messages of executors that were kept for the owner of their bucket, and taken from there.", "kind", "step"),
 		Drift:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "ax_clock_drift_seconds", Help: "Database clock minus host clock."}),
 		Quarantined: prometheus.NewCounter(prometheus.CounterOpts{Name: "ax_quarantined_total", Help: "Shards that ended because their executors ended while they ran them."}),
 	}
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ax_build_info", Help: "Always 1."}, []string{"version", "commit"})
 	info.WithLabelValues(version, commit).Set(1)
-	m.Registry.MustRegister(m.Triggers, m.Failures, m.Lateness, m.Fates, m.DispatchTries, m.DispatchTime, m.Transitions, m.Duplicates, m.StaleFences, m.Callbacks, m.CallbackDenied, m.Logins, m.EgressBlocked, m.Requests, m.Drift, m.Quarantined, info,
+	m.Registry.MustRegister(m.Triggers, m.Failures, m.Lateness, m.Fates, m.DispatchTries, m.DispatchTime, m.Transitions, m.Duplicates, m.StaleFences, m.Callbacks, m.CallbackDenied, m.Logins, m.EgressBlocked, m.Requests, m.Drift, m.Quarantined, m.Forwarded, m.Inbox, info,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -137,6 +137,7 @@ type Outcome struct {
 	driftSpan  int64
 	driftNoted int
 	wake       chan struct{}
+	writing    [batch.Buckets]bool
 }
 
 // ack is an acceptance that waits for its result.
@@ -278,6 +279,11 @@ func (o *Outcome) take(now time.Time) []*Report {
 	if len(o.queue) == 0 {
 		o.queue = nil
 	}
+	defer func() {
+		for _, r := range part {
+			o.writing[batch.ExecutionBucket(r.ExecutionID)] = true
+		}
+	}()
 	if len(o.acks) == 0 {
 		return part
 	}
@@ -303,6 +309,34 @@ func (o *Outcome) take(now time.Time) []*Report {
 	return part
 }
 
+// InHand counts the reports of a bucket's executions that wait for their commit. Acceptances that wait for a result are
+// written at the next pass instead: the bucket is about to be handed over.
+func (o *Outcome) InHand(bucket int) (n int) {
+	o.mu.Lock()
+	for i := range o.acks {
+		if batch.ExecutionBucket(o.acks[i].report.ExecutionID) == bucket {
+			o.acks[i].at = time.Time{}
+			n++
+		}
+	}
+	for _, r := range o.queue {
+		if batch.ExecutionBucket(r.ExecutionID) == bucket {
+			n++
+		}
+	}
+	if o.writing[bucket] {
+		n++
+	}
+	o.mu.Unlock()
+	if n > 0 {
+		select {
+		case o.wake <- struct{}{}:
+		default:
+		}
+	}
+	return n
+}
+
 // RunOnce writes what has piled up at the host's time now, and returns how many reports it took.
 func (o *Outcome) RunOnce(ctx context.Context, now time.Time) int {
 	part := o.take(now)
@@ -319,6 +353,9 @@ func (o *Outcome) RunOnce(ctx context.Context, now time.Time) int {
 		wait.Go(func() { o.write(ctx, bucket, list) })
 	}
 	wait.Wait()
+	o.mu.Lock()
+	clear(o.writing[:])
+	o.mu.Unlock()
 	return len(part)
 }
 

@@ -52,7 +52,7 @@ func newBench(t testing.TB, s *store.Store, retry job.Retry) *bench {
 	require.NoError(t, s.CreateApp(ctx, &app, func(int64) (string, error) { return "sealed", nil }, entry()))
 	b := &bench{t: t, s: s, ready: ready.New(clk.Now())}
 	reg := registry.New(s, clk, log, registry.Settings{Heartbeat: time.Second, ProbeDelay: time.Second, Lease: time.Minute}, nil, func() {})
-	c := cluster.New(s, store.Replica{ID: "a"}, log, func(context.Context, store.Fence) error { return nil }, func(store.Fence) {})
+	c := cluster.New(cluster.Config{Store: s, Replica: store.Replica{ID: "a"}, Log: log, Taken: func(context.Context, store.Fence) error { return nil }, Gone: func(store.Fence) {}})
 	owned, err := c.RunOnce(ctx, true)
 	require.NoError(t, err)
 	require.Equal(t, store.Buckets, owned)

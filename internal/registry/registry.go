@@ -75,6 +75,8 @@ type Executor struct {
 	// Beats counts heartbeats since this server took it up.
 	Beats int
 	Busy  int
+	// Bucket is that of its namespace.
+	Bucket int
 	// Gone says that its process is known not to exist any more.
 	Gone bool
 
@@ -122,10 +124,10 @@ func New(s *store.Store, c clock.Clock, log *slog.Logger, settings Settings, pro
 // Settings returns the settings.
 func (r *Registry) Settings() Settings { return r.settings }
 
-// Load takes up the persisted membership when this server becomes responsible: executors
+// Load takes up the persisted membership of a bucket when this server becomes responsible for it: executors
 // that it has not heard of lately get a full grace from now, since they reported to another server.
-func (r *Registry) Load(ctx context.Context) error {
-	list, err := r.store.Executors(ctx, 0)
+func (r *Registry) Load(ctx context.Context, bucket int) error {
+	list, err := r.store.ExecutorsIn(ctx, bucket)
 	if err != nil {
 		return fmt.Errorf("load executors: %w", err)
 	}
@@ -138,7 +140,7 @@ func (r *Registry) Load(ctx context.Context) error {
 			}
 			continue
 		}
-		x := &Executor{Executor: e, BeatAt: time.Now(), running: map[int64]runInfo{}, holds: map[int64]routing.Load{}}
+		x := &Executor{Executor: e, Bucket: bucket, BeatAt: time.Now(), running: map[int64]runInfo{}, holds: map[int64]routing.Load{}}
 		_ = json.Unmarshal([]byte(e.Handlers), &x.Handlers)
 		_ = json.Unmarshal([]byte(e.Labels), &x.Labels)
 		r.byID[e.ID] = x
@@ -146,12 +148,24 @@ func (r *Registry) Load(ctx context.Context) error {
 	return nil
 }
 
+// Drop forgets the executors of a bucket that this server is not responsible for any more: it hears nothing of
+// them and must not judge them.
+func (r *Registry) Drop(bucket int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, x := range r.byID {
+		if x.Bucket == bucket {
+			delete(r.byID, id)
+		}
+	}
+}
+
 // ErrInstance says that a message names an executor that its sender is not.
 var ErrInstance = errors.New("this instance is not the sender's: register again")
 
-// Beat takes a registration or heartbeat. It answers what the server thinks of the executor.
+// Beat takes a registration or heartbeat of an executor whose namespace is in a bucket. It answers what the server thinks of the executor.
 // A new process is written to the store before it is answered; its address is then challenged in the background.
-func (r *Registry) Beat(ctx context.Context, app store.App, m protocol.Register) (Executor, error) {
+func (r *Registry) Beat(ctx context.Context, bucket int, app store.App, m protocol.Register) (Executor, error) {
 	now := clock.Millis(r.clock)
 	if err := checkAddress(m.Address); err != nil {
 		return Executor{Executor: store.Executor{State: store.ExecutorRefused, Reason: ReasonBadAddress}}, nil
@@ -183,7 +197,7 @@ func (r *Registry) Beat(ctx context.Context, app store.App, m protocol.Register)
 		r.mu.Lock()
 		x = r.find(app.ID, m.Address)
 		if x == nil || x.StartID != m.StartID {
-			x = &Executor{Executor: row, running: map[int64]runInfo{}, holds: map[int64]routing.Load{}}
+			x = &Executor{Executor: row, Bucket: bucket, running: map[int64]runInfo{}, holds: map[int64]routing.Load{}}
 			r.byID[row.ID] = x
 		}
 		r.log.InfoContext(ctx, "executor registered", slog.String("executor", m.Address), slog.String("app", app.Name), slog.Int64("executor_id", row.ID))
@@ -530,9 +544,9 @@ func (r *Registry) Suspect(ctx context.Context, id int64) {
 	}
 }
 
-// Run looks after silent executors until ctx ends, while responsible says so: a server that
-// owns nothing hears nothing and must not judge.
-func (r *Registry) Run(ctx context.Context, responsible func() bool) error {
+// Run looks after silent executors until ctx ends, in the buckets for which responsible says that this server
+// acts: of others it hears nothing.
+func (r *Registry) Run(ctx context.Context, responsible func(bucket int) bool) error {
 	tick := time.NewTicker(min(time.Second, r.settings.Heartbeat/2))
 	defer tick.Stop()
 	for {
@@ -540,20 +554,19 @@ func (r *Registry) Run(ctx context.Context, responsible func() bool) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if responsible() {
-				r.RunOnce(ctx, time.Now())
-			}
+			r.RunOnce(ctx, time.Now(), responsible)
 		}
 	}
 }
 
 // RunOnce marks executors that have been silent for three heartbeats and probes those
 // that stayed so for ProbeDelay. now is a reading of the monotonic clock.
-func (r *Registry) RunOnce(ctx context.Context, now time.Time) {
+func (r *Registry) RunOnce(ctx context.Context, now time.Time, responsible func(bucket int) bool) {
 	var save, probe []store.Executor
 	r.mu.Lock()
 	for id, x := range r.byID {
 		switch {
+		case !responsible(x.Bucket):
 		case (x.State == store.ExecutorOnline || x.State == store.ExecutorDrained) && now.Sub(x.BeatAt) > missedBeats*r.settings.Heartbeat:
 			x.State, x.Reason, x.suspectAt, x.ChangedAt = store.ExecutorSuspect, ReasonSilent, now, clock.Millis(r.clock)
 			save = append(save, x.Executor)

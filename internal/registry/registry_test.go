@@ -58,11 +58,15 @@ func newRegistry(t *testing.T) (*registry.Registry, *net1, *store.Store) {
 	return r, n, s
 }
 
+func ours(bucket int) bool { return bucket == bucketOfApp }
+
+const bucketOfApp = 5
+
 func app() store.App { return store.App{ID: 3, NSID: 1, Name: "app"} }
 
 func beat(t *testing.T, r *registry.Registry, startID string, running ...protocol.Ref) registry.Executor {
 	t.Helper()
-	x, err := r.Beat(t.Context(), app(), protocol.Register{Address: "http://10.0.0.1:1", StartID: startID, Slots: 2, Handlers: []protocol.Handler{{Name: "work", Kind: "simple"}}, Running: running})
+	x, err := r.Beat(t.Context(), bucketOfApp, app(), protocol.Register{Address: "http://10.0.0.1:1", StartID: startID, Slots: 2, Handlers: []protocol.Handler{{Name: "work", Kind: "simple"}}, Running: running})
 	require.NoError(t, err)
 	return x
 }
@@ -123,16 +127,16 @@ func TestASilentExecutor(t *testing.T) {
 	x := beat(t, r, "process-one", ref)
 	reaches(t, r, x.ID, store.ExecutorOnline, "")
 	now := time.Now()
-	r.RunOnce(t.Context(), now.Add(29*time.Second))
+	r.RunOnce(t.Context(), now.Add(29*time.Second), ours)
 	reaches(t, r, x.ID, store.ExecutorOnline, "")
-	r.RunOnce(t.Context(), now.Add(31*time.Second))
+	r.RunOnce(t.Context(), now.Add(31*time.Second), ours)
 	reaches(t, r, x.ID, store.ExecutorSuspect, registry.ReasonSilent)
 	list, _, _ := r.Candidates(registry.Want{AppID: 3, JobID: 1, Handler: "work"})
 	require.Equal(t, "suspect", list[0].Barred)
 	n.mu.Lock()
 	n.probes = 0
 	n.mu.Unlock()
-	r.RunOnce(t.Context(), now.Add(40*time.Second))
+	r.RunOnce(t.Context(), now.Add(40*time.Second), ours)
 	n.mu.Lock()
 	require.Zero(t, n.probes, "it is left alone for a while")
 	n.mu.Unlock()
@@ -145,11 +149,11 @@ func TestASilentExecutor(t *testing.T) {
 			return n.probes == want
 		}
 	}
-	r.RunOnce(t.Context(), now.Add(50*time.Second))
+	r.RunOnce(t.Context(), now.Add(50*time.Second), ours)
 	require.Eventually(t, probed(1), 10*time.Second, 5*time.Millisecond)
 	require.False(t, r.Word(x.ID, "process-one", 55).Gone, "one refusal is none")
 	require.Eventually(t, func() bool {
-		r.RunOnce(t.Context(), now.Add(60*time.Second))
+		r.RunOnce(t.Context(), now.Add(60*time.Second), ours)
 		x, ok := r.Executor(x.ID)
 		return ok && x.State == store.ExecutorOffline
 	}, 10*time.Second, 5*time.Millisecond)
@@ -171,8 +175,8 @@ func TestASilentExecutorThatHangsIsNotGone(t *testing.T) {
 	reaches(t, r, x.ID, store.ExecutorOnline, "")
 	n.set(func(store.Executor, string) (protocol.Probed, error) { return protocol.Probed{}, errors.New("timeout") })
 	now := time.Now()
-	r.RunOnce(t.Context(), now.Add(31*time.Second))
-	r.RunOnce(t.Context(), now.Add(60*time.Second))
+	r.RunOnce(t.Context(), now.Add(31*time.Second), ours)
+	r.RunOnce(t.Context(), now.Add(60*time.Second), ours)
 	reaches(t, r, x.ID, store.ExecutorOffline, registry.ReasonSilent)
 	require.False(t, r.Word(x.ID, "process-one", 55).Gone, "it may be paused: its runs are left to their lease")
 }
@@ -224,17 +228,35 @@ func TestAccounts(t *testing.T) {
 // A restarted server knows whom to wait for.
 func TestMembershipSurvivesARestart(t *testing.T) {
 	r, n, s := newRegistry(t)
+	ns := store.Namespace{Name: "one", Egress: "[]"}
+	require.NoError(t, s.CreateNamespace(t.Context(), &ns, &store.AuditEntry{ActorType: "system", Action: "namespace.create"}))
+	require.Equal(t, app().NSID, ns.ID)
 	x := beat(t, r, "process-one")
 	reaches(t, r, x.ID, store.ExecutorOnline, "")
 	require.Eventually(t, func() bool {
-		list, err := s.Executors(t.Context(), 0)
+		list, err := s.ExecutorsIn(t.Context(), ns.Bucket)
 		return err == nil && len(list) == 1 && list[0].State == store.ExecutorOnline
 	}, 10*time.Second, 5*time.Millisecond)
 	again := registry.New(s, clock.NewManual(time.UnixMilli(1_796_000_100_000)), slog.New(slog.DiscardHandler), r.Settings(), n.probe, func() {})
-	require.NoError(t, again.Load(t.Context()))
+	require.NoError(t, again.Load(t.Context(), ns.Bucket+1))
+	require.False(t, again.Word(x.ID, "process-one", 55).Known, "those of another bucket are another server's")
+	require.NoError(t, again.Load(t.Context(), ns.Bucket))
 	w := again.Word(x.ID, "process-one", 55)
 	require.True(t, w.Known)
 	require.Zero(t, w.Beats, "nothing was heard since the start")
 	require.False(t, w.Gone)
 	require.Equal(t, x.ID, beat(t, again, "process-one").ID)
+	again.Drop(ns.Bucket)
+	require.False(t, again.Word(x.ID, "process-one", 55).Known)
+}
+
+// A server judges no executor of a bucket that is not its own: it does not hear of it.
+func TestOnlyTheOwnerJudges(t *testing.T) {
+	r, _, _ := newRegistry(t)
+	x := beat(t, r, "process-one")
+	reaches(t, r, x.ID, store.ExecutorOnline, "")
+	r.RunOnce(t.Context(), time.Now().Add(time.Hour), func(int) bool { return false })
+	reaches(t, r, x.ID, store.ExecutorOnline, "")
+	r.RunOnce(t.Context(), time.Now().Add(time.Hour), ours)
+	reaches(t, r, x.ID, store.ExecutorSuspect, registry.ReasonSilent)
 }

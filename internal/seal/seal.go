@@ -46,6 +46,8 @@ var (
 type Sealer struct {
 	id   string // names the master key without telling anything of it
 	wrap cipher.AEAD
+	// root is what further keys are derived from.
+	root []byte
 }
 
 // New makes a Sealer of a master key. It refuses a key of another length than KeySize
@@ -70,7 +72,20 @@ func New(key []byte) (*Sealer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sealer{id: hex.EncodeToString(id), wrap: wrap}, nil
+	root, err := hkdf.Key(sha256.New, key, nil, "ax master key root", KeySize)
+	if err != nil {
+		return nil, fmt.Errorf("derive root key: %w", err)
+	}
+	return &Sealer{id: hex.EncodeToString(id), wrap: wrap, root: root}, nil
+}
+
+// Derive makes a key for one purpose that everybody with the same master key makes the same.
+func (s *Sealer) Derive(purpose string) ([]byte, error) {
+	key, err := hkdf.Key(sha256.New, s.root, nil, purpose, KeySize)
+	if err != nil {
+		return nil, fmt.Errorf("derive key for %s: %w", purpose, err)
+	}
+	return key, nil
 }
 
 // repeats tells whether key is one pattern of at most 8 bytes again and again, or has so

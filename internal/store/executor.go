@@ -77,15 +77,30 @@ func (s *Store) SaveExecutor(ctx context.Context, e *Executor) error {
 	})
 }
 
-// Executors lists the executors that are remembered; ns 0 = of every namespace.
-func (s *Store) Executors(ctx context.Context, ns int64) ([]Executor, error) {
-	q := s.gr.WithContext(ctx)
-	if ns != 0 {
-		q = q.Where("ns_id = ?", ns)
+// ExecutorsIn lists the executors that are remembered of the namespaces in a bucket.
+func (s *Store) ExecutorsIn(ctx context.Context, bucket int) ([]Executor, error) {
+	var out []Executor
+	err := s.gr.WithContext(ctx).Where("ns_id IN (SELECT id FROM namespace WHERE bucket = ?)", bucket).Order("id").Find(&out).Error
+	return out, unavailable(err)
+}
+
+// Executor finds a remembered executor of an app by its id, or, with id 0, by its address and process. ErrNotFound: it is not
+// remembered, or was given up.
+func (s *Store) Executor(ctx context.Context, app, id int64, address, startID string) (Executor, error) {
+	q := s.gr.WithContext(ctx).Where("app_id = ? AND state <> ?", app, ExecutorOffline)
+	if id != 0 {
+		q = q.Where("id = ?", id)
+	} else {
+		q = q.Where("address = ? AND start_id = ?", address, startID)
 	}
 	var out []Executor
-	err := q.Order("id").Find(&out).Error
-	return out, unavailable(err)
+	if err := q.Limit(1).Find(&out).Error; err != nil {
+		return Executor{}, unavailable(err)
+	}
+	if len(out) == 0 {
+		return Executor{}, ErrNotFound
+	}
+	return out[0], nil
 }
 
 // ForgetExecutors deletes executors that have been offline since before.

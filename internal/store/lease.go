@@ -4,9 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
-	"strconv"
-	"time"
 )
 
 // Fence proves the right to change a bucket's scheduling state: this owner, at this
@@ -19,124 +16,6 @@ type Fence struct {
 	// database knows nothing of it: it tells what was begun before such a reading from what is
 	// begun after, when both may hold the same execution.
 	Round uint64
-}
-
-// Replica is one ax-server process.
-type Replica struct {
-	ID            string
-	AdvertiseAddr string
-	Build         string
-}
-
-// Announce makes a replica known, or known again, as alive for ttl from now by the
-// database's clock.
-func (s *Store) Announce(ctx context.Context, r Replica, ttl time.Duration) error {
-	return s.inTx(ctx, s.main, func(tx *sql.Tx) error {
-		res, err := tx.ExecContext(ctx, "UPDATE replica SET expires_at = "+s.nowExpr()+" + ?, advertise_addr = ? WHERE id = ?", ttl.Milliseconds(), r.AdvertiseAddr, r.ID)
-		if err != nil {
-			return err
-		}
-		if n, _ := res.RowsAffected(); n > 0 {
-			return nil
-		}
-		_, err = tx.ExecContext(ctx, "INSERT INTO replica (id, advertise_addr, build, started_at, expires_at) VALUES (?, ?, ?, "+s.nowExpr()+", "+s.nowExpr()+" + ?)"+s.orIgnore("id"),
-			r.ID, r.AdvertiseAddr, r.Build, ttl.Milliseconds())
-		return err
-	})
-}
-
-// aheadLimit is how far in the future an owner's liveness may end. It is longer than any server renews
-// for: what ends later was written before the database's clock went back, and would otherwise keep the
-// buckets of a dead server for as long as it went back.
-const aheadLimit = time.Minute
-
-// alive is the condition that a replica r lives.
-func (s *Store) alive() string {
-	return "(r.expires_at >= " + s.nowExpr() + " AND r.expires_at <= " + s.nowExpr() + " + " + strconv.FormatInt(aheadLimit.Milliseconds(), 10) + ")"
-}
-
-// TakeFree takes every bucket that nobody owns or whose owner's replica row has expired,
-// each with its epoch raised. It returns the fences of what it got, which may be none. A bucket
-// whose row is locked by a transaction of its owner is left for the next try.
-func (s *Store) TakeFree(ctx context.Context, owner string) ([]Fence, error) {
-	rows, err := s.main.QueryContext(ctx, `SELECT l.bucket FROM bucket_lease l LEFT JOIN replica r ON r.id = l.owner
-		WHERE l.owner = '' OR r.id IS NULL OR NOT `+s.alive()+` ORDER BY l.bucket`)
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	free, err := scanAll[int](rows)
-	if err != nil {
-		return nil, err
-	}
-	if len(free) == 0 {
-		return nil, nil
-	}
-	// All at once is one commit. A row that a transaction of a paused owner still holds would make
-	// the whole wait in vain; then each is tried by itself.
-	got, err := s.take(ctx, owner, free)
-	if err == nil || !retryable(err) {
-		return got, err
-	}
-	got = nil
-	for _, bucket := range free {
-		one, err := s.take(ctx, owner, []int{bucket})
-		if err != nil && !retryable(err) {
-			return got, err
-		}
-		got = append(got, one...)
-	}
-	return got, nil
-}
-
-func (s *Store) take(ctx context.Context, owner string, buckets []int) ([]Fence, error) {
-	var got []Fence
-	err := s.inTx(ctx, s.sched, func(tx *sql.Tx) error {
-		got = nil
-		before, err := tx.QueryContext(ctx, "SELECT bucket FROM bucket_lease WHERE owner = ?", owner)
-		if err != nil {
-			return err
-		}
-		had, err := scanAll[int](before)
-		if err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, `UPDATE bucket_lease SET owner = ?, epoch = epoch + 1 WHERE bucket IN (`+marks(len(buckets))+`) AND (owner = '' OR NOT EXISTS
-			(SELECT 1 FROM replica r WHERE r.id = bucket_lease.owner AND `+s.alive()+`))`, append([]any{owner}, anys(buckets)...)...); err != nil {
-			return err
-		}
-		rows, err := tx.QueryContext(ctx, "SELECT bucket, epoch FROM bucket_lease WHERE owner = ? ORDER BY bucket", owner)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = rows.Close() }()
-		for rows.Next() {
-			f := Fence{Owner: owner}
-			if err := rows.Scan(&f.Bucket, &f.Epoch); err != nil {
-				return err
-			}
-			if !slices.Contains(had, f.Bucket) {
-				got = append(got, f)
-			}
-		}
-		return rows.Err()
-	})
-	if err != nil {
-		return nil, fmt.Errorf("take buckets: %w", err)
-	}
-	return got, nil
-}
-
-// Release gives a bucket back, so that another replica may take it at once. A bucket
-// that is not owned any more is no error.
-func (s *Store) Release(ctx context.Context, f Fence) error {
-	_, err := s.main.ExecContext(ctx, "UPDATE bucket_lease SET owner = '' WHERE bucket = ? AND owner = ? AND epoch = ?", f.Bucket, f.Owner, f.Epoch)
-	return unavailable(err)
-}
-
-// Leave removes a replica's row.
-func (s *Store) Leave(ctx context.Context, id string) error {
-	_, err := s.main.ExecContext(ctx, "DELETE FROM replica WHERE id = ?", id)
-	return unavailable(err)
 }
 
 // Bucket is a transaction under a fence. It exists only inside InBucket.
@@ -235,11 +114,4 @@ func (s *Store) sequence(ctx context.Context, tx *sql.Tx, name string) (int64, e
 		return 0, err
 	}
 	return next - 1, nil
-}
-
-// ForgetReplicas removes every replica's row, so that their buckets are free at once: for an
-// embedded database whose only process starts.
-func (s *Store) ForgetReplicas(ctx context.Context) error {
-	_, err := s.main.ExecContext(ctx, "DELETE FROM replica")
-	return unavailable(err)
 }

@@ -19,6 +19,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -63,9 +64,11 @@ type Store struct {
 	// sched runs scheduling transactions; main the console's writes; read its reads. On SQLite
 	// sched and main are the one writing connection, on MySQL main and read are one pool.
 	sched, main, read *sql.DB
-	gw, gr            *gorm.DB
-	machine           *batch.Machine
-	definitions       definitions
+	// watch makes the connections that hold a Lock; nil on SQLite.
+	watch       *sql.DB
+	gw, gr      *gorm.DB
+	machine     *batch.Machine
+	definitions definitions
 }
 
 // Config says which database.
@@ -139,7 +142,12 @@ func openMySQL(c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dialect: migrate.MySQL, sched: sched, main: main, read: main, machine: batch.NewMachine()}
+	// No connection is kept: to close it is to free its lock.
+	watch, err := pool(64, -1, time.Minute, map[string]string{"wait_timeout": strconv.Itoa(int(watchTimeout / time.Second))})
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{dialect: migrate.MySQL, sched: sched, main: main, read: main, watch: watch, machine: batch.NewMachine()}
 	return s.withGorm(func(db *sql.DB) gorm.Dialector {
 		return gormmysql.New(gormmysql.Config{Conn: db, SkipInitializeWithVersion: true})
 	})
@@ -209,6 +217,9 @@ func (s *Store) Close() error {
 	if s.read != s.main {
 		err = errors.Join(err, s.read.Close())
 	}
+	if s.watch != nil {
+		err = errors.Join(err, s.watch.Close())
+	}
 	return err
 }
 
@@ -236,10 +247,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 			return err
 		}
 	}
-	if _, err := migrate.Up(ctx, s.main, s.dialect); err != nil {
-		return err
-	}
-	return nil
+	_, err := migrate.Up(ctx, s.main, s.dialect)
+	return unavailable(err)
 }
 
 // ErrMultiPrimary refuses Galera: it certifies commits after the fact and loses some,

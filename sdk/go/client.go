@@ -50,10 +50,15 @@ type client struct {
 	http    *http.Client
 	log     *slog.Logger
 
-	mu    sync.Mutex
-	owner string
-	first int // index of the server that answered last
+	mu     sync.Mutex
+	owner  string
+	silent map[string]time.Time // owners that did not answer, and when
+	first  int                  // index of the server that answered last
 }
+
+// ownerAgain is how long an owner that did not answer is not tried, although the servers name it: they may
+// have a way to it that executors do not have.
+const ownerAgain = time.Minute
 
 func newTransport() *http.Transport {
 	return &http.Transport{
@@ -71,7 +76,15 @@ func newTransport() *http.Transport {
 func (c *client) setOwner(url string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.owner = strings.TrimRight(url, "/")
+	url = strings.TrimRight(url, "/")
+	if at, ok := c.silent[url]; ok {
+		if time.Since(at) < ownerAgain {
+			url = ""
+		} else {
+			delete(c.silent, url)
+		}
+	}
+	c.owner = url
 }
 
 // targets lists where to send, best first.
@@ -96,14 +109,20 @@ func (c *client) answered(target string, ok bool) {
 	defer c.mu.Unlock()
 	if !ok && target == c.owner {
 		c.owner = ""
+		if !slices.Contains(c.servers, target) {
+			if c.silent == nil || len(c.silent) > 100 {
+				c.silent = map[string]time.Time{}
+			}
+			c.silent[target] = time.Now()
+		}
 	}
 	if i := slices.Index(c.servers, target); i >= 0 && ok {
 		c.first = i
 	}
 }
 
-// post sends message to path and decodes the verified reply. It tries each server once; a
-// *serverError is what a server said, anything else means that none answered properly.
+// post sends message to path and decodes the verified reply. It tries each server once, also when one says that
+// it can not now; a *serverError is what a server said, anything else means that none answered properly.
 func (c *client) post(ctx context.Context, path string, message, reply any) error {
 	body, err := json.Marshal(message)
 	if err != nil {
@@ -116,12 +135,19 @@ func (c *client) post(ctx context.Context, path string, message, reply any) erro
 	for _, target := range c.targets() {
 		err := c.postTo(ctx, target, path, body, reply)
 		var said *serverError
-		if err == nil || errors.As(err, &said) {
+		if err == nil || errors.As(err, &said) && said.Status != http.StatusServiceUnavailable {
 			c.answered(target, true)
 			return err
 		}
+		if said != nil {
+			last = err
+			continue
+		}
 		c.answered(target, false)
-		last = fmt.Errorf("%s: %w", target, err)
+		var before *serverError
+		if !errors.As(last, &before) { // what a server said tells more than that another is silent
+			last = fmt.Errorf("%s: %w", target, err)
+		}
 		if ctx.Err() != nil {
 			break
 		}

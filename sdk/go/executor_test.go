@@ -550,6 +550,27 @@ func TestOwnerIsFollowedAndLeftWhenSilent(t *testing.T) {
 	p.end()
 }
 
+// A server that can not now is no reason to wait while another can; an owner that does not answer is left alone
+// although the others go on naming it.
+func TestAnotherServerIsAskedWhenOneCanNot(t *testing.T) {
+	t.Parallel()
+	s, other := newScheduler(t), newScheduler(t)
+	s.set(func() {
+		s.fault = func(string, object) (int, string) { return 503, "unavailable" }
+	})
+	asked := 0
+	dead := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked++
+		panic(http.ErrAbortHandler)
+	}))
+	defer dead.Close()
+	other.set(func() { other.online, other.owner = true, dead.URL })
+	p := s.launch(func(o *ax.Options) { o.Server = s.srv.URL + "," + other.srv.URL }, newGate().add)
+	other.until("the other gets heartbeats", func() bool { return len(other.registers) > 2 })
+	p.end()
+	same(t, "requests to the owner that does not answer", asked, 1)
+}
+
 func TestRefusedIsSaidWithTheReason(t *testing.T) {
 	t.Parallel()
 	s := newScheduler(t)

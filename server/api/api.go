@@ -39,6 +39,7 @@ import (
 	"github.com/ax-scheduler/ax/internal/store"
 	"github.com/ax-scheduler/ax/internal/trigger"
 	"github.com/ax-scheduler/ax/server/httpx"
+	"github.com/ax-scheduler/ax/server/peer"
 )
 
 // Config is what the API needs.
@@ -47,6 +48,7 @@ type Config struct {
 	Auth     *auth.Auth
 	Ring     *appkey.Ring
 	Cluster  *cluster.Cluster
+	Peers    *peer.Peers
 	Registry *registry.Registry
 	Ready    *ready.Ready
 	Trigger  *trigger.Trigger
@@ -96,7 +98,20 @@ type rule struct {
 	// programs says that tokens of programs may ask, too. Where a permission is named it is
 	// theirs to have; with scopeSelf the operation looks at their rights by itself.
 	programs bool
+	// where says which replica answers.
+	where where
 }
+
+// where is which replica answers an operation. What changes something in a namespace is the business of the
+// owner of its bucket, and so is what only its memory knows.
+type where string
+
+const (
+	byMethod where = ""         // in a namespace the owner, except for GET
+	anywhere where = "anywhere" // the replica that is asked
+	atOwner  where = "owner"    // the owner, for GET too
+	atJobs   where = "job"      // the owner of the namespace of the job in the path's taskId
+)
 
 const ruleKey = "ax-rule"
 
@@ -112,6 +127,13 @@ func inNamespace(p auth.Permission) map[string]any {
 
 func onPlatform(p auth.Permission) map[string]any {
 	return map[string]any{ruleKey: rule{scope: scopePlatform, permission: p}}
+}
+
+// of is the metadata of an operation that is answered there.
+func (w where) of(metadata map[string]any) map[string]any {
+	r, _ := metadata[ruleKey].(rule)
+	r.where = w
+	return map[string]any{ruleKey: r}
 }
 
 const (
@@ -268,8 +290,70 @@ func (a *API) authorize(api huma.API) func(huma.Context, func(huma.Context)) {
 			ctx = context.WithValue(ctx, nsKey{}, ns)
 		case scopePublic, scopeSelf:
 		}
+		if bucket, owned := a.bucketOf(ctx, hc, r); owned {
+			here, err := a.sendOn(ctx, hc, bucket)
+			if err != nil {
+				p, _ := httpx.Map(ctx, err)
+				for name, values := range p.GetHeaders() {
+					hc.SetHeader(name, values[0])
+				}
+				_ = huma.WriteErr(api, huma.WithContext(hc, ctx), p.Status, "", p)
+				return
+			}
+			if !here {
+				return // the owner has answered
+			}
+		}
 		next(huma.WithContext(hc, ctx))
 	}
+}
+
+// bucketOf is the bucket whose owner answers an operation; owned is false for one that any replica answers.
+func (a *API) bucketOf(ctx context.Context, hc huma.Context, r rule) (bucket int, owned bool) {
+	switch r.where {
+	case atJobs:
+		id, err := parseID(hc.Param("taskId"))
+		if err != nil {
+			return 0, false
+		}
+		j, err := a.Store.JobByID(ctx, id)
+		return j.Bucket, err == nil // the operation says what is wrong
+	case byMethod:
+		return nsOf(ctx).Bucket, r.scope == scopeNamespace && hc.Method() != http.MethodGet
+	case atOwner:
+		return nsOf(ctx).Bucket, true
+	case anywhere:
+	}
+	return 0, false
+}
+
+// routeFor is how long the owner of a bucket is looked for: longer than a takeover takes.
+const routeFor = cluster.TTL + 2*time.Second
+
+// sendOn sends an operation on to the owner of a bucket, which asks for the caller's rights once more. here
+// says that it is this replica.
+func (a *API) sendOn(ctx context.Context, hc huma.Context, bucket int) (here bool, err error) {
+	if a.Cluster.Leads(bucket) {
+		return true, nil
+	}
+	g := humagin.Unwrap(hc)
+	op := hc.Operation()
+	g.Request.Body = http.MaxBytesReader(g.Writer, g.Request.Body, op.MaxBodyBytes)
+	_ = http.NewResponseController(g.Writer).SetReadDeadline(time.Now().Add(op.BodyReadTimeout))
+	c := httpx.CallerOf(ctx)
+	here, err = a.Peers.Route(g.Writer, g.Request, peer.Request{Bucket: bucket, Wait: routeFor, Repeatable: hc.Method() == http.MethodGet, IP: c.IP, RequestID: c.RequestID})
+	switch {
+	case errors.Is(err, peer.ErrNobody):
+		return false, outcome.ErrNotOwner
+	case errors.Is(err, peer.ErrUnknown):
+		return false, httpx.NewProblem(ctx, http.StatusServiceUnavailable, "owner_lost", message.Text{
+			EN: "The server that acts for this namespace stopped answering in the middle: whether this was carried out is not known. Read it again, or repeat it with the same Idempotency-Key.",
+			ZH: "负责该命名空间的服务器中途失去响应，无法确定操作是否已执行。请重新读取后确认，或使用相同的 Idempotency-Key 重试。",
+		})
+	case errors.Is(err, peer.ErrBody):
+		return false, httpx.NewProblem(ctx, http.StatusRequestEntityTooLarge, "too_large", message.Text{EN: "The body could not be read, or is too long.", ZH: "请求体无法读取或过长。"})
+	}
+	return here, err
 }
 
 // entry makes the audit entry of a change by the caller.

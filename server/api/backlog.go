@@ -79,7 +79,7 @@ type backlogChanged struct {
 
 func (a *API) backlogs() {
 	const backlog = "/api/v1/namespaces/{namespace}/backlog"
-	add(a, http.MethodGet, backlog, "getBacklog", "Missed firings that wait to be caught up with", inNamespace(auth.JobRead), a.getBacklog)
+	add(a, http.MethodGet, backlog, "getBacklog", "Missed firings that wait to be caught up with", atOwner.of(inNamespace(auth.JobRead)), a.getBacklog)
 	add(a, http.MethodPost, backlog+"/pause", "pauseBacklog", "Start none of a backlog until it is resumed", inNamespace(auth.JobPause), a.pauseBacklog)
 	add(a, http.MethodPost, backlog+"/resume", "resumeBacklog", "Go on with a backlog", inNamespace(auth.JobPause), a.resumeBacklog)
 	add(a, http.MethodPost, backlog+"/speed", "speedBacklog", "Work a backlog off at another rate", inNamespace(auth.JobPause), a.speedBacklog)

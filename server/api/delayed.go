@@ -143,7 +143,7 @@ func (a *API) delayed() {
 	add(a, http.MethodGet, tasks+"/{batchId}", "getDelayed", "One delayed task", inNamespace(auth.BatchRead), a.getDelayed)
 	add(a, http.MethodPost, tasks+"/{batchId}/reschedule", "rescheduleDelayed", "Move a task that has not been sent to another time: it goes on under a new batchId", inNamespace(auth.JobRun), a.reschedule)
 	add(a, http.MethodPost, tasks+"/{batchId}/run", "runDelayed", "Run a waiting task now: it goes on under a new batchId", inNamespace(auth.JobRun), a.runDelayed)
-	add(a, http.MethodPost, "/api/v1/tasks/{taskId}/events", "sendEvent", "Run a job that has an event trigger for something that happened", selfOrProgram(), a.sendEvent, func(op *huma.Operation) {
+	add(a, http.MethodPost, "/api/v1/tasks/{taskId}/events", "sendEvent", "Run a job that has an event trigger for something that happened", atJobs.of(selfOrProgram()), a.sendEvent, func(op *huma.Operation) {
 		op.DefaultStatus = http.StatusAccepted
 		op.RequestBody = &huma.RequestBody{Description: "any JSON value, at most 64 KiB; it reaches the executor", Content: map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{}}}}
 	})

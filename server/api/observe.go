@@ -100,8 +100,8 @@ type auditInput struct {
 }
 
 func (a *API) observe() {
-	add(a, http.MethodGet, "/api/v1/namespaces/{namespace}/executors", "listExecutors", "Executors of a namespace", inNamespace(auth.ExecutorRead), a.listExecutors)
-	add(a, http.MethodGet, "/api/v1/namespaces/{namespace}/summary", "summary", "How a namespace is doing", inNamespace(auth.JobRead), a.summary)
+	add(a, http.MethodGet, "/api/v1/namespaces/{namespace}/executors", "listExecutors", "Executors of a namespace", atOwner.of(inNamespace(auth.ExecutorRead)), a.listExecutors)
+	add(a, http.MethodGet, "/api/v1/namespaces/{namespace}/summary", "summary", "How a namespace is doing", atOwner.of(inNamespace(auth.JobRead)), a.summary)
 	add(a, http.MethodGet, "/api/v1/audit", "listAudit", "The audit trail of the namespaces where I may read it, newest first", self(), a.listAudit)
 }
 

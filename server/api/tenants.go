@@ -85,7 +85,7 @@ func (a *API) tenants() {
 	add(a, http.MethodGet, "/api/v1/namespaces", "listNamespaces", "Namespaces that I may see", self(), a.listNamespaces)
 	add(a, http.MethodPost, "/api/v1/namespaces", "createNamespace", "Make a namespace", onPlatform(auth.NamespaceCreate), a.createNamespace, created)
 	add(a, http.MethodPut, "/api/v1/namespaces/{namespace}/egress", "setEgress", "Say which addresses a namespace's executors may have", onPlatform(auth.EgressUpdate), a.setEgress)
-	add(a, http.MethodGet, "/api/v1/namespaces/{namespace}/apps", "listApps", "Apps of a namespace", inNamespace(auth.AppRead), a.listApps)
+	add(a, http.MethodGet, "/api/v1/namespaces/{namespace}/apps", "listApps", "Apps of a namespace", atOwner.of(inNamespace(auth.AppRead)), a.listApps)
 	add(a, http.MethodPut, "/api/v1/namespaces/{namespace}/apps/{app}", "updateApp", "Say how fast what an app's jobs missed is caught up with", inNamespace(auth.AppCreate), a.setAppRate)
 	add(a, http.MethodPost, "/api/v1/namespaces/{namespace}/apps", "createApp", "Make an app; its key is shown once", inNamespace(auth.AppCreate), a.createApp, created)
 }

@@ -47,6 +47,7 @@ import (
 	"github.com/ax-scheduler/ax/internal/trigger"
 	"github.com/ax-scheduler/ax/server/api"
 	"github.com/ax-scheduler/ax/server/executorapi"
+	"github.com/ax-scheduler/ax/server/peer"
 )
 
 // Version and Commit are set by the build.
@@ -86,6 +87,9 @@ type App struct {
 	sweep    *sweep.Sweep
 	api      *api.API
 	handler  http.Handler
+
+	peers     *peer.Peers
+	executors *executorapi.API
 
 	started  atomic.Bool  // the database was reached, the schema fits, the loops run
 	draining atomic.Bool  //
@@ -140,20 +144,11 @@ func (a *App) build() error {
 	a.registry = registry.New(a.store, a.clock, a.log, registry.Settings{Heartbeat: c.Heartbeat, ProbeDelay: c.ProbeDelay, Lease: c.Lease}, client.Probe, a.ready.Nudge)
 	var id [8]byte
 	_, _ = rand.Read(id[:])
-	advertise := c.AdvertiseAddr
-	if advertise == "" {
-		advertise = a.listener.Addr().String()
-	}
-	replica := store.Replica{ID: hex.EncodeToString(id[:]), AdvertiseAddr: advertise, Build: Version}
-	var loaded time.Time
-	a.cluster = cluster.New(a.store, replica, a.log,
-		func(ctx context.Context, f store.Fence) error {
-			// Once for all buckets that are taken together.
-			if time.Since(loaded) > time.Second {
-				if err := a.registry.Load(ctx); err != nil {
-					return err
-				}
-				loaded = time.Now()
+	a.cluster = cluster.New(cluster.Config{
+		Store: a.store, Replica: store.Replica{ID: hex.EncodeToString(id[:]), AdvertiseAddr: a.advertise(), Build: Version}, Log: a.log,
+		Taken: func(ctx context.Context, f store.Fence) error {
+			if err := a.registry.Load(ctx, f.Bucket); err != nil {
+				return err
 			}
 			if err := a.outcome.TakeUp(ctx, f); err != nil {
 				return err
@@ -161,7 +156,18 @@ func (a *App) build() error {
 			a.trigger.Nudge()
 			return nil
 		},
-		func(f store.Fence) { a.ready.Drop(f.Bucket) })
+		Drained: a.drained,
+		Gone: func(f store.Fence) {
+			a.ready.Drop(f.Bucket)
+			a.registry.Drop(f.Bucket)
+		},
+		Moved: func(p store.Peer) { a.peers.Look(p) },
+	})
+	key, err := a.sealer.Derive(peer.Purpose)
+	if err != nil {
+		return err
+	}
+	a.peers = peer.New(peer.Config{Cluster: a.cluster, Key: key, Clock: a.clock, Metrics: a.metrics, Log: a.log})
 	a.outcome = outcome.New(outcome.Config{
 		Store: a.store, Cluster: a.cluster, Ready: a.ready, Registry: a.registry, Clock: a.clock, Metrics: a.metrics, Log: a.log,
 		Planned: func() { a.trigger.Nudge() },
@@ -186,9 +192,9 @@ func (a *App) build() error {
 	a.sweep = sweep.New(sweep.Config{Store: a.store, Cluster: a.cluster, Registry: a.registry, Ready: a.ready, Outcome: a.outcome, Clock: a.clock, Log: a.log, Settings: sweep.Settings{Retention: c.Retention}})
 	a.gauges()
 	output := api.NewOutput()
-	executors := executorapi.New(executorapi.Config{Store: a.store, Ring: a.ring, Registry: a.registry, Outcome: a.outcome, Clock: a.clock, Metrics: a.metrics, Log: a.log, Output: output.Arrived})
-	a.handler = a.routes(executors, api.Config{
-		Store: a.store, Auth: a.auth, Ring: a.ring, Cluster: a.cluster, Registry: a.registry, Ready: a.ready, Trigger: a.trigger, Outcome: a.outcome, Router: router, Clock: a.clock,
+	a.executors = executorapi.New(executorapi.Config{Store: a.store, Cluster: a.cluster, Peers: a.peers, Ring: a.ring, Registry: a.registry, Outcome: a.outcome, Clock: a.clock, Metrics: a.metrics, Log: a.log, Output: output.Arrived})
+	a.handler = a.routes(api.Config{
+		Store: a.store, Auth: a.auth, Ring: a.ring, Cluster: a.cluster, Peers: a.peers, Registry: a.registry, Ready: a.ready, Trigger: a.trigger, Outcome: a.outcome, Router: router, Clock: a.clock,
 		ClockStatus: a.clock.Status,
 		Explain:     a.dispatch.Explain,
 		Metrics:     a.metrics, Log: a.log, Output: output, Version: Version, Commit: Commit, Demo: c.Demo, Secure: c.BehindTLSProxy,
@@ -205,6 +211,41 @@ func (a *App) gauges() {
 	a.metrics.Gauge("ax_clock_steps", "Large steps of the clocks that ax time has followed since the start.", func() float64 { return float64(a.clock.Status().Steps) })
 	a.metrics.Gauge("ax_buckets_owned", "Buckets that this server owns.", func() float64 { return float64(len(a.cluster.Owned())) })
 	a.metrics.Gauge("ax_executors_online", "Executors that take work.", func() float64 { return float64(a.registry.Count(store.ExecutorOnline)) })
+}
+
+// drained waits until nothing of a bucket is on its way, so that it can be handed over.
+func (a *App) drained(ctx context.Context, f store.Fence) {
+	const look = 2 * time.Millisecond
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for a.dispatch.InHand(f.Bucket) > 0 || a.outcome.InHand(f.Bucket) > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// advertise is where other servers, and executors that look for the owner of their namespace, reach this one.
+func (a *App) advertise() string {
+	if a.config.AdvertiseAddr != "" {
+		return a.config.AdvertiseAddr
+	}
+	host, port, err := net.SplitHostPort(a.listener.Addr().String())
+	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsUnspecified() {
+		return a.listener.Addr().String()
+	}
+	// It listens everywhere: the address that this host has on the way to the database is one that the others have
+	// a way to. No packet is sent; the system only says which one it would use.
+	host = "127.0.0.1"
+	if u, err := url.Parse(a.config.Database); err == nil && u.Hostname() != "" {
+		if c, err := (&net.Dialer{Timeout: time.Second}).Dial("udp", net.JoinHostPort(u.Hostname(), "3306")); err == nil {
+			host, _, _ = net.SplitHostPort(c.LocalAddr().String())
+			_ = c.Close()
+		}
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // own are the addresses that nobody may make the server call.
@@ -313,8 +354,9 @@ func (a *App) work(ctx context.Context, server *http.Server) error {
 	loop(&keepers, last, "outcome", a.outcome.Run)
 	loop(&keepers, last, "health", a.watchDatabase)
 	loop(&movers, first, "registry", func(ctx context.Context) error {
-		return a.registry.Run(ctx, func() bool { return len(a.cluster.Owned()) > 0 })
+		return a.registry.Run(ctx, a.cluster.Leads)
 	})
+	loop(&movers, first, "inbox", a.executors.Run)
 	loop(&movers, first, "trigger", a.trigger.Run)
 	loop(&movers, first, "dispatch", a.dispatch.Run)
 	loop(&movers, first, "sweep", a.sweep.Run)
@@ -328,6 +370,8 @@ func (a *App) work(ctx context.Context, server *http.Server) error {
 		wait := time.NewTimer(a.config.DrainDelay)
 		<-wait.C
 	}
+	// The others take over while everything here still works: nothing waits for a lease to end.
+	a.cluster.Drain(background)
 	endFirst()
 	err := movers.Wait()
 	_ = stop()

@@ -12,14 +12,14 @@ import (
 
 	"github.com/ax-scheduler/ax/internal/message"
 	"github.com/ax-scheduler/ax/server/api"
-	"github.com/ax-scheduler/ax/server/executorapi"
 	"github.com/ax-scheduler/ax/server/httpx"
+	"github.com/ax-scheduler/ax/server/peer"
 	"github.com/ax-scheduler/ax/web"
 )
 
 // routes mounts everything on one router. The console comes last: it takes what nobody
 // else took.
-func (a *App) routes(executors *executorapi.API, c api.Config) http.Handler {
+func (a *App) routes(c api.Config) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	r := gin.New()
 	r.HandleMethodNotAllowed = false
@@ -28,7 +28,8 @@ func (a *App) routes(executors *executorapi.API, c api.Config) http.Handler {
 	r.Use(a.surround)
 	a.health(r)
 	gated := r.Group("/", a.whenStarted)
-	executors.Mount(gated)
+	a.executors.Mount(gated)
+	gated.POST(peer.PathLook, a.look)
 	c.Console = web.Built(web.Dist())
 	a.api, _ = api.New(r, c)
 	console := web.Handler(web.Options{BasePath: a.config.BasePath, TLS: a.config.BehindTLSProxy})
@@ -60,7 +61,21 @@ func (a *App) surround(c *gin.Context) {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	}
-	c.Request = c.Request.WithContext(httpx.WithCaller(c.Request.Context(), httpx.Caller{IP: c.RemoteIP(), RequestID: id, Language: c.GetHeader("Accept-Language")}))
+	caller := httpx.Caller{IP: c.RemoteIP(), RequestID: id, Language: c.GetHeader("Accept-Language")}
+	ctx := c.Request.Context()
+	refused := false
+	if c.GetHeader(peer.Header) != "" {
+		// Another replica sent it on: who asked it is who asks.
+		origin, err := a.peers.Receive(c.Request)
+		if refused = err != nil; !refused {
+			ctx = peer.WithOrigin(ctx, origin)
+			if origin.RequestID != "" {
+				caller.IP, caller.RequestID = origin.IP, origin.RequestID
+				h.Set("X-Request-Id", origin.RequestID)
+			}
+		}
+	}
+	c.Request = c.Request.WithContext(httpx.WithCaller(ctx, caller))
 	defer func() {
 		if v := recover(); v != nil {
 			if v == http.ErrAbortHandler { //nolint:errorlint // the value itself
@@ -78,11 +93,29 @@ func (a *App) surround(c *gin.Context) {
 		}
 		a.metrics.Requests.WithLabelValues(route, c.Request.Method, fmt.Sprint(c.Writer.Status())).Observe(time.Since(start).Seconds())
 	}()
-	if api && !a.started.Load() {
+	switch {
+	case refused:
+		h.Set(peer.Header, "refused")
+		p := httpx.NewProblem(c.Request.Context(), http.StatusUnauthorized, "bad_peer", message.Text{EN: "The header " + peer.Header + " is for replicas only, and this one is not good.", ZH: "请求头 " + peer.Header + " 仅供副本之间使用，且校验未通过。"})
+		c.Header("Content-Type", "application/problem+json")
+		c.AbortWithStatusJSON(p.Status, p)
+		return
+	case api && !a.started.Load():
 		a.notStarted(c)
 		return
 	}
 	c.Next()
+}
+
+// look is what another replica asks for when something has become this one's.
+func (a *App) look(c *gin.Context) {
+	if _, ok := peer.OriginOf(c.Request.Context()); !ok {
+		c.Status(http.StatusNotFound)
+		return
+	}
+	a.cluster.Nudge()
+	a.executors.Look()
+	c.Status(http.StatusNoContent)
 }
 
 // whenStarted keeps executors waiting until the database is there.

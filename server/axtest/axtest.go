@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"database/sql"
 	"flag"
 	"fmt"
 	"io"
@@ -68,6 +69,7 @@ type Server struct {
 	t       testing.TB
 	set     map[string]string
 	process bool
+	several bool // it shares the buckets with others
 	log     *journal
 	store   *store.Store
 
@@ -90,6 +92,92 @@ func Set(key, value string) Option { return func(s *Server) { s.set[key] = value
 
 // Database makes the server use a MariaDB.
 func Database(dsn string) Option { return Set("database", dsn) }
+
+// Replicas starts n servers that share a MariaDB database, each a process of its own, and waits until they share
+// its buckets evenly.
+func Replicas(t testing.TB, n int, options ...Option) []*Server {
+	t.Helper()
+	dsn := storetest.Database(t)
+	list := make([]*Server, n)
+	for i := range list {
+		list[i] = New(t, append([]Option{Database(dsn), Process()}, options...)...)
+		list[i].several = true
+		if i > 0 {
+			list[i].sameKey(list[0])
+		}
+		list[i].start() // one after the other: the first migrates and makes the key
+	}
+	Even(t, list...)
+	return list
+}
+
+// Beside makes another server on this one's database and does not start it.
+func (s *Server) Beside(options ...Option) *Server {
+	s.t.Helper()
+	o := New(s.t, append([]Option{Database(s.set["database"])}, options...)...)
+	o.several, s.several = true, true
+	o.sameKey(s)
+	return o
+}
+
+func (s *Server) sameKey(as *Server) {
+	s.t.Helper()
+	key, err := os.ReadFile(filepath.Join(as.Data(), "master.key"))
+	require.NoError(s.t, err)
+	require.NoError(s.t, os.MkdirAll(s.Data(), 0o700))
+	require.NoError(s.t, os.WriteFile(filepath.Join(s.Data(), "master.key"), key, 0o600))
+}
+
+// Even waits until servers own every bucket between them and none has more than its share.
+func Even(t testing.TB, list ...*Server) {
+	t.Helper()
+	WaitFor(t, "the buckets are shared evenly", func() bool {
+		sum, low, high := 0, store.Buckets, 0
+		for _, s := range list {
+			n := int(s.Metric("ax_buckets_owned"))
+			sum, low, high = sum+n, min(low, n), max(high, n)
+		}
+		return sum == store.Buckets && high-low <= 1
+	})
+}
+
+// Signal sends a Process a signal.
+func (s *Server) Signal(sig os.Signal) {
+	s.t.Helper()
+	s.mu.Lock()
+	cmd := s.cmd
+	s.mu.Unlock()
+	require.NotNil(s.t, cmd, "only a running Process can be sent a signal")
+	require.NoError(s.t, cmd.Process.Signal(sig))
+}
+
+// Owns tells whether the server owns the bucket of a namespace, as the database says.
+func (s *Server) Owns(n *Namespace) bool {
+	s.t.Helper()
+	ns, err := s.Store().NamespaceByName(context.Background(), n.Name)
+	require.NoError(s.t, err)
+	m, err := s.Store().Membership(context.Background())
+	require.NoError(s.t, err)
+	p, ok := m.Peer(m.Leases[ns.Bucket].Owner)
+	return ok && "http://"+p.AdvertiseAddr == s.URL()
+}
+
+// Owner is the one of some servers that owns the bucket of a namespace.
+func Owner(t testing.TB, n *Namespace, list ...*Server) (owner *Server, others []*Server) {
+	t.Helper()
+	WaitFor(t, "somebody owns the namespace", func() bool {
+		owner, others = nil, nil
+		for _, s := range list {
+			if s.Owns(n) {
+				owner = s
+			} else {
+				others = append(others, s)
+			}
+		}
+		return owner != nil
+	})
+	return owner, others
+}
 
 // Process makes the server a process of its own, which can be killed.
 func Process() Option { return func(s *Server) { s.process = true } }
@@ -192,7 +280,9 @@ func (s *Server) WaitReady() {
 		}
 		return s.Status("/readyz") == http.StatusOK
 	})
-	WaitFor(s.t, "the server owns every bucket", func() bool { return s.Metric("ax_buckets_owned") == store.Buckets })
+	if !s.several {
+		WaitFor(s.t, "the server owns every bucket", func() bool { return s.Metric("ax_buckets_owned") == store.Buckets })
+	}
 }
 
 // Metric reads a metric without labels; -1 when it is not there.
@@ -271,6 +361,7 @@ func (s *Server) Stop() {
 			s.t.Errorf("the server ended with: %v", err)
 		}
 	case cmd != nil:
+		_ = cmd.Process.Signal(syscall.SIGCONT)
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		if err := <-s.ended; err != nil {
 			s.t.Errorf("the server ended with: %v", err)
@@ -338,6 +429,14 @@ func (s *Server) Store() *store.Store {
 		s.store = opened
 	}
 	return s.store
+}
+
+// SQL opens the server's database for what no method of the store may do.
+func (s *Server) SQL() *sql.DB {
+	s.t.Helper()
+	db := storetest.SQL(s.t, s.set["database"], s.set["data"])
+	s.t.Cleanup(func() { _ = db.Close() })
+	return db
 }
 
 // LedgerClean requires that every planned firing of this server's database has exactly one fate.

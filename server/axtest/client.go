@@ -175,6 +175,16 @@ func (s *Server) Namespace(t testing.TB) *Namespace {
 	return n
 }
 
+// At is the namespace as another server of the same database shows it.
+func (n *Namespace) At(s *Server) *Namespace {
+	return &Namespace{Name: n.Name, Server: s, Client: &Client{s: s, Token: n.Client.Token}, t: n.t}
+}
+
+// At is the app as another server of the same database shows it: executors made of it call that one.
+func (a *App) At(list ...*Server) *App {
+	return &App{Name: a.Name, Key: a.Key, n: a.n.At(list[0]), servers: list}
+}
+
 // Path is a path inside the namespace.
 func (n *Namespace) Path(rest string) string { return "/api/v1/namespaces/" + n.Name + rest }
 
@@ -183,6 +193,8 @@ type App struct {
 	Name string
 	Key  string
 	n    *Namespace
+	// servers are those that its executors call in turn; empty = the namespace's.
+	servers []*Server
 }
 
 // App makes an app.

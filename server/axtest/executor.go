@@ -168,6 +168,8 @@ type Executor struct {
 	running    map[string]*task
 	given      map[string]bool
 	spool      []map[string]any
+	servers    []*Server // asked in turn; empty = the namespace's
+	turn       int
 }
 
 type task struct {
@@ -204,7 +206,7 @@ func (a *App) Labelled(labels map[string]string, work Handler) *Executor {
 // Offline makes an executor that does not listen yet.
 func (a *App) Offline(handlers map[string]Handler) *Executor {
 	a.n.t.Helper()
-	x := &Executor{t: a.n.t, app: a, handlers: handlers, slots: 50, done: make(chan struct{}), free: make(chan struct{}), startID: random(16), running: map[string]*task{}, given: map[string]bool{}}
+	x := &Executor{t: a.n.t, app: a, handlers: handlers, slots: 50, done: make(chan struct{}), free: make(chan struct{}), startID: random(16), servers: a.servers, running: map[string]*task{}, given: map[string]bool{}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(x.t, err)
 	x.Address = "http://" + l.Addr().String()
@@ -263,6 +265,13 @@ func (x *Executor) shut() {
 func (x *Executor) Online() {
 	x.t.Helper()
 	WaitFor(x.t, "executor "+x.Address+" is online", func() bool { return x.State() == "ONLINE" })
+}
+
+// Through makes it call these servers from now on.
+func (x *Executor) Through(list ...*Server) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.servers = list
 }
 
 // State is what the server said last.
@@ -745,9 +754,32 @@ func (x *Executor) Post(path string, message any, change ...func(r *http.Request
 	return x.PostRaw(path, raw, time.Now(), change...)
 }
 
-// PostRaw is Post with a body as it is and the sender's clock.
+// PostRaw is Post with a body as it is and the sender's clock. Of several servers the next one is tried when one does not
+// answer, or can not now.
 func (x *Executor) PostRaw(path string, body []byte, at time.Time, change ...func(r *http.Request)) (status int, reply []byte) {
-	req, err := http.NewRequest(http.MethodPost, x.app.n.Server.URL()+path, bytes.NewReader(body))
+	x.mu.Lock()
+	list := x.servers
+	x.mu.Unlock()
+	if len(list) == 0 {
+		return x.postTo(x.app.n.Server, 10*time.Second, path, body, at, change...)
+	}
+	const impatient = 4 * time.Second // there is another one to ask
+	for range list {
+		x.mu.Lock()
+		s := list[x.turn%len(list)]
+		x.mu.Unlock()
+		if status, reply = x.postTo(s, impatient, path, body, at, change...); status != 0 && status != http.StatusServiceUnavailable {
+			return status, reply
+		}
+		x.mu.Lock()
+		x.turn++
+		x.mu.Unlock()
+	}
+	return status, reply
+}
+
+func (x *Executor) postTo(s *Server, limit time.Duration, path string, body []byte, at time.Time, change ...func(r *http.Request)) (status int, reply []byte) {
+	req, err := http.NewRequest(http.MethodPost, s.URL()+path, bytes.NewReader(body))
 	if err != nil {
 		return 0, []byte(err.Error())
 	}
@@ -758,7 +790,7 @@ func (x *Executor) PostRaw(path string, body []byte, at time.Time, change ...fun
 	for _, c := range change {
 		c(req)
 	}
-	res, err := (&http.Client{Timeout: 10 * time.Second}).Do(req)
+	res, err := (&http.Client{Timeout: limit}).Do(req)
 	if err != nil {
 		return 0, []byte(err.Error())
 	}

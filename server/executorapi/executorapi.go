@@ -1,10 +1,13 @@
 // Package executorapi is what executors call: registration, results, leases, output. Every
 // message is verified before anything is looked at, and every reply is signed.
 //
-// It decides nothing: heartbeats go to package registry, results to outcome, output to the store.
+// It decides nothing: heartbeats go to package registry, results to outcome, output to the store. What belongs to another
+// replica's bucket goes there (elsewhere.go).
 package executorapi
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -20,11 +23,13 @@ import (
 	"github.com/ax-scheduler/ax/internal/appkey"
 	"github.com/ax-scheduler/ax/internal/batch"
 	"github.com/ax-scheduler/ax/internal/clock"
+	"github.com/ax-scheduler/ax/internal/cluster"
 	"github.com/ax-scheduler/ax/internal/metric"
 	"github.com/ax-scheduler/ax/internal/outcome"
 	"github.com/ax-scheduler/ax/internal/protocol"
 	"github.com/ax-scheduler/ax/internal/registry"
 	"github.com/ax-scheduler/ax/internal/store"
+	"github.com/ax-scheduler/ax/server/peer"
 )
 
 // Limits before anything is verified.
@@ -49,6 +54,9 @@ type API struct {
 	metrics  *metric.Metrics
 	log      *slog.Logger
 	seen     *protocol.Seen
+	cluster  *cluster.Cluster
+	peers    *peer.Peers
+	wake     chan struct{}
 	// output is called when an execution has new output.
 	output func(executionID int64)
 }
@@ -62,12 +70,14 @@ type Config struct {
 	Clock    clock.Clock
 	Metrics  *metric.Metrics
 	Log      *slog.Logger
+	Cluster  *cluster.Cluster
+	Peers    *peer.Peers
 	Output   func(executionID int64)
 }
 
 // New makes the API.
 func New(c Config) *API {
-	return &API{store: c.Store, ring: c.Ring, registry: c.Registry, outcome: c.Outcome, clock: c.Clock, metrics: c.Metrics, log: c.Log, seen: protocol.NewSeen(seenLimit), output: c.Output}
+	return &API{store: c.Store, ring: c.Ring, registry: c.Registry, outcome: c.Outcome, clock: c.Clock, metrics: c.Metrics, log: c.Log, seen: protocol.NewSeen(seenLimit), cluster: c.Cluster, peers: c.Peers, wake: make(chan struct{}, 1), output: c.Output}
 }
 
 // Mount adds the routes.
@@ -120,31 +130,58 @@ func (m resultsMessage) head() protocol.Head  { return m.Head }
 func (m leaseMessage) head() protocol.Head    { return m.Head }
 func (m logMessage) head() protocol.Head      { return m.Head }
 
-// handle reads, verifies and decodes a message, calls f and signs the answer.
+// handle reads and verifies a message, and sees to it that it is handled where its namespace is owned: by f here, by
+// another replica, or later.
 func handle[M message](a *API, kind string, limit int64, f func(c *gin.Context, from sender, m M) (any, error)) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		a.metrics.Callbacks.WithLabelValues(kind).Inc()
 		from, body, err := a.verify(c, limit)
-		if err == nil {
-			var m M
-			if err = decode(body, &m); err == nil {
-				if err = a.check(kind, from, m.head()); err == nil {
-					if kind != protocol.TypeRegister {
-						_, err = a.registry.Instance(from.app.App.ID, m.head().Instance)
-					}
-				}
-				if err == nil {
-					from.instance = m.head().Instance
-					var reply any
-					if reply, err = f(c, from, m); err == nil {
-						a.answer(c, from, reply)
-						return
-					}
-				}
+		if err != nil {
+			a.refuse(c, kind, err)
+			return
+		}
+		c.Request.Body = io.NopCloser(bytes.NewReader(body))
+		var reply any
+		var here bool
+		for range tries {
+			if here, err = a.route(c, kind, from); !here || err != nil {
+				break
+			}
+			// When it went elsewhere while it was handled, nothing was written.
+			if reply, err = take(a, c, kind, from, body, f); !moved(err) {
+				break
 			}
 		}
-		a.refuse(c, kind, err)
+		if !here && err == nil {
+			return // another replica answered
+		}
+		if errors.Is(err, peer.ErrNobody) || moved(err) {
+			reply, err = a.keep(c, kind, from, body)
+		}
+		if err != nil {
+			a.refuse(c, kind, err)
+			return
+		}
+		a.answer(c, from, reply)
 	}
+}
+
+// take decodes a message, looks whether it is its sender's, and handles it.
+func take[M message](a *API, c *gin.Context, kind string, from sender, body []byte, f func(c *gin.Context, from sender, m M) (any, error)) (any, error) {
+	var m M
+	if err := decode(body, &m); err != nil {
+		return nil, err
+	}
+	if err := a.check(kind, from, m.head()); err != nil {
+		return nil, err
+	}
+	if kind != protocol.TypeRegister {
+		if _, err := a.registry.Instance(from.app.App.ID, m.head().Instance); err != nil {
+			return nil, err
+		}
+	}
+	from.instance = m.head().Instance
+	return f(c, from, m)
 }
 
 func decode[M message](body []byte, m *M) error {
@@ -230,7 +267,7 @@ func (a *API) refuse(c *gin.Context, kind string, err error) {
 	case errors.Is(err, outcome.ErrBusy):
 		c.Header("Retry-After", "1")
 		r = refuse(http.StatusTooManyRequests, "busy", err.Error())
-	case errors.Is(err, store.ErrUnavailable), errors.Is(err, outcome.ErrNotOwner), errors.Is(err, store.ErrFenced), c.Request.Context().Err() != nil:
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, peer.ErrNobody), errors.Is(err, peer.ErrUnknown), moved(err), c.Request.Context().Err() != nil:
 		c.Header("Retry-After", "1")
 		r = refuse(http.StatusServiceUnavailable, "unavailable", "this can not be made durable now: send it again")
 	default:
@@ -261,14 +298,19 @@ func (a *API) register(c *gin.Context, from sender, m registerMessage) (any, err
 	if m.Slots < 0 || m.Slots > maxSlots || m.CPU < 0 || m.CPU > maxCPU || m.MemoryMB < 0 || m.MemoryMB > maxMemoryMB || labels > maxLabelBytes {
 		return nil, refuse(http.StatusBadRequest, "bad_field", "slots (up to 1000000), cpu (up to 100000) and memoryMB must not be negative; labels have at most 16 KiB together")
 	}
-	x, err := a.registry.Beat(c.Request.Context(), from.app.App, m.Register)
+	x, err := a.registry.Beat(c.Request.Context(), from.app.Namespace.Bucket, from.app.App, m.Register)
 	if err != nil {
 		return nil, err
 	}
+	return a.registered(c.Request.Context(), from, x.Executor, m)
+}
+
+// registered is the answer to a heartbeat: what is thought of the executor, and what it is to stop.
+func (a *API) registered(ctx context.Context, from sender, x store.Executor, m registerMessage) (any, error) {
 	settings := a.registry.Settings()
 	reply := protocol.Registered{
 		State: x.State, Reason: x.Reason, Instance: strconv.FormatInt(x.ID, 10), HeartbeatMs: settings.Heartbeat.Milliseconds(), LeaseMs: settings.Lease.Milliseconds(),
-		ServerTime: clock.Millis(a.clock), Stop: []protocol.Ref{},
+		ServerTime: clock.Millis(a.clock), Owner: a.owner(from.app.Namespace.Bucket), Stop: []protocol.Ref{},
 	}
 	switch x.State {
 	case store.ExecutorDrained, store.ExecutorSuspect:
@@ -281,7 +323,7 @@ func (a *API) register(c *gin.Context, from sender, m registerMessage) (any, err
 		}
 	}
 	if len(ids) > 0 {
-		stop, err := a.store.ToStop(c.Request.Context(), from.app.Namespace.ID, ids)
+		stop, err := a.store.ToStop(ctx, from.app.Namespace.ID, ids)
 		// Without the database the heartbeat still counts; the next one is told what to stop.
 		if err != nil && !errors.Is(err, store.ErrUnavailable) {
 			return nil, err
@@ -305,12 +347,27 @@ func (a *API) remove(c *gin.Context, from sender, m removeMessage) (any, error) 
 }
 
 func (a *API) results(c *gin.Context, from sender, m resultsMessage) (any, error) {
-	if len(m.Results) > protocol.MaxResults {
-		return nil, refuse(http.StatusBadRequest, "too_many", "at most 500 results a message")
+	reports, out, at, err := a.reports(from, m)
+	if err != nil {
+		return nil, err
 	}
-	out := protocol.Answers{Answers: make([]protocol.Answer, len(m.Results))}
-	var reports []*outcome.Report
-	var at []int
+	answers, err := a.outcome.Record(c.Request.Context(), reports)
+	if err != nil {
+		return nil, err
+	}
+	for i, answer := range answers {
+		out.Answers[at[i]].Answer = answer
+	}
+	return out, nil
+}
+
+// reports makes the reports of a message's results, with the answer to those that are not understood; at is the
+// place of each report in it.
+func (a *API) reports(from sender, m resultsMessage) (reports []*outcome.Report, out protocol.Answers, at []int, err error) {
+	if len(m.Results) > protocol.MaxResults {
+		return nil, out, nil, refuse(http.StatusBadRequest, "too_many", "at most 500 results a message")
+	}
+	out.Answers = make([]protocol.Answer, len(m.Results))
 	for i, raw := range m.Results {
 		var r protocol.Result
 		decoded := json.Unmarshal(raw, &r) == nil
@@ -325,18 +382,12 @@ func (a *API) results(c *gin.Context, from sender, m resultsMessage) (any, error
 			r.Result = &cut
 		}
 		// One bad item does not void the others: it is answered as unknown.
-		if report, ok := outcome.FromResult(from.app.Namespace.ID, from.app.App.Name, r); ok && decoded {
+		report, ok := outcome.FromResult(from.app.Namespace.ID, from.app.App.Name, r)
+		if ok && decoded && batch.ExecutionBucket(report.ExecutionID) == from.app.Namespace.Bucket {
 			reports, at = append(reports, report), append(at, i)
 		}
 	}
-	answers, err := a.outcome.Record(c.Request.Context(), reports)
-	if err != nil {
-		return nil, err
-	}
-	for i, answer := range answers {
-		out.Answers[at[i]].Answer = answer
-	}
-	return out, nil
+	return reports, out, at, nil
 }
 
 // maxExtend bounds one extension.
@@ -351,7 +402,7 @@ func (a *API) lease(c *gin.Context, from sender, m leaseMessage) (any, error) {
 	for i, r := range m.Executions {
 		out.Answers[i] = protocol.Answer{ExecutionID: r.ExecutionID, Answer: protocol.Unknown}
 		id, err := strconv.ParseInt(r.ExecutionID, 10, 64)
-		if err != nil || id <= 0 || r.ExtendMs < 0 || r.ExtendMs > maxExtend.Milliseconds() {
+		if err != nil || id <= 0 || batch.ExecutionBucket(id) != from.app.Namespace.Bucket || r.ExtendMs < 0 || r.ExtendMs > maxExtend.Milliseconds() {
 			continue
 		}
 		asks = append(asks, outcome.Extension{ExecutionID: id, ExtendMs: r.ExtendMs, NS: from.app.Namespace.ID, App: from.app.App.Name})

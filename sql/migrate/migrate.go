@@ -25,8 +25,16 @@ const (
 	SQLite = "sqlite"
 )
 
-// lockName guards a migration against a second server that starts at the same moment.
-const lockName = "ax:migrate"
+// lockName guards a migration against a second server that starts at the same moment on the same database;
+// locks are the whole database server's, so it names the database.
+const lockName = "CONCAT('ax:migrate:', LEFT(SHA1(DATABASE()), 32))"
+
+// lockFor is how long another server's migration is waited for: lockTries times lockWait seconds, each shorter than a
+// connection waits for an answer.
+const (
+	lockTries = 12
+	lockWait  = 5
+)
 
 // ErrNewer says that the database was migrated by a newer build.
 var ErrNewer = errors.New("the database schema is newer than this ax-server: start the newer build, or restore the backup made before the upgrade")
@@ -47,13 +55,15 @@ func Up(ctx context.Context, db *sql.DB, dialect string) (int64, error) {
 		}
 		defer func() { _ = conn.Close() }()
 		var got sql.NullInt64
-		if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, 60)", lockName).Scan(&got); err != nil {
-			return 0, fmt.Errorf("migrate: take lock: %w", err)
+		for try := 0; try < lockTries && got.Int64 != 1; try++ {
+			if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lockName+", ?)", lockWait).Scan(&got); err != nil {
+				return 0, fmt.Errorf("migrate: take lock: %w", err)
+			}
 		}
 		if got.Int64 != 1 {
 			return 0, errors.New("migrate: another server has been migrating this database for over 60 s")
 		}
-		defer func() { _, _ = conn.ExecContext(context.WithoutCancel(ctx), "SELECT RELEASE_LOCK(?)", lockName) }()
+		defer func() { _, _ = conn.ExecContext(context.WithoutCancel(ctx), "SELECT RELEASE_LOCK("+lockName+")") }()
 	}
 	provider, err := newProvider(db, dialect)
 	if err != nil {
