@@ -537,6 +537,37 @@ CREATE TABLE bucket_move (
   PRIMARY KEY (id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 
+-- 0011_limit.sql
+
+-- ns_id 0 = of the platform; app_id 0 = for the jobs that name it
+CREATE TABLE run_limit (
+  ns_id BIGINT NOT NULL,
+  name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  bucket INT NOT NULL,
+  app_id BIGINT NOT NULL,
+  handler VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  per_executor TINYINT NOT NULL,
+  max_running INT NOT NULL,
+  rate DOUBLE NOT NULL,
+  version BIGINT NOT NULL,
+  updated_at BIGINT NOT NULL,
+  updated_by VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  PRIMARY KEY (ns_id, name),
+  KEY ix_run_limit_bucket (bucket)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+
+-- which jobs name a limit
+CREATE TABLE run_limit_use (
+  ns_id BIGINT NOT NULL,
+  name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  job_id BIGINT NOT NULL,
+  PRIMARY KEY (ns_id, name, job_id),
+  KEY ix_run_limit_use_job (job_id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+
+-- its next_id moves with every change of a limit
+INSERT INTO ax_sequence (name, next_id) VALUES ('limit', 1);
+
 -- 0012_life.sql
 
 -- series is the attempt behind which the present series of attempts began (a retry by hand begins one),
@@ -586,4 +617,4 @@ CREATE TABLE goose_db_version (
   tstamp datetime NULL default CURRENT_TIMESTAMP,
   PRIMARY KEY(id)
 );
-INSERT INTO goose_db_version (version_id, is_applied) VALUES (0, 1), (1, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (12, 1);
+INSERT INTO goose_db_version (version_id, is_applied) VALUES (0, 1), (1, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (11, 1), (12, 1);

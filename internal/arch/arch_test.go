@@ -37,7 +37,7 @@ var mayImport = map[string]string{
 	// Tier 1 makes decisions durable, tells the time, counts.
 	"sql/migrate":     "",
 	"sql/initsql":     "sql/migrate",
-	"internal/store":  "internal/batch internal/job internal/schedule sql/migrate",
+	"internal/store":  "internal/batch internal/job internal/message internal/schedule sql/migrate",
 	"internal/clock":  "",
 	"internal/metric": "",
 

@@ -42,6 +42,8 @@ const (
 	JobExport       Permission = "job.export"
 	CalendarRead    Permission = "calendar.read"
 	CalendarWrite   Permission = "calendar.write" // changes every job that uses it
+	LimitRead       Permission = "limit.read"
+	LimitWrite      Permission = "limit.write"
 	BatchRead       Permission = "batch.read"
 	BatchCancel     Permission = "batch.cancel"
 	BatchRetry      Permission = "batch.retry"
@@ -74,6 +76,7 @@ var all = []Permission{ //nolint:gochecknoglobals // constant
 	EventCreate,
 	TokenRead, TokenCreate, TokenDelete,
 	CalendarRead, CalendarWrite,
+	LimitRead, LimitWrite,
 	BatchRead, BatchCancel, BatchRetry,
 	LogRead,
 	AlertRead, AlertUpdate,
@@ -138,9 +141,9 @@ type role struct {
 }
 
 func roles() []role {
-	view := []Permission{NamespaceRead, MemberRead, AppRead, ExecutorRead, JobRead, CalendarRead, BatchRead, AlertRead, QuotaRead, EgressRead}
+	view := []Permission{NamespaceRead, MemberRead, AppRead, ExecutorRead, JobRead, CalendarRead, LimitRead, BatchRead, AlertRead, QuotaRead, EgressRead}
 	readOnly := slices.Concat(view, []Permission{LogRead})
-	operator := slices.Concat(readOnly, []Permission{JobRun, EventCreate, JobPause, BatchCancel, BatchRetry, ExecutorPause, AlertUpdate})
+	operator := slices.Concat(readOnly, []Permission{JobRun, EventCreate, JobPause, BatchCancel, BatchRetry, ExecutorPause, LimitWrite, AlertUpdate})
 	// Who defines jobs may stop them and their batches; draining executors and acknowledging
 	// alerts are an operator's.
 	developer := slices.Concat(readOnly, []Permission{JobCreate, JobUpdate, JobDelete, JobImport, JobExport, CalendarWrite, JobRun, EventCreate, JobPause, BatchCancel, BatchRetry})

@@ -178,7 +178,7 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 	var later []*ready.Execution
 	var expired []ready.Skip
 	waiting := map[int]map[why]map[string]int{} // bucket → reason → batches to note
-	taken := d.ready.Take(now, passLimit, func(e *ready.Execution) ready.Placement {
+	taken := d.ready.Take(now, passLimit, func(e *ready.Execution, limit string) ready.Placement {
 		f, ok := d.cluster.Fence(e.Batch.Bucket)
 		if !ok || !d.cluster.Leads(e.Batch.Bucket) {
 			return ready.Blocked
@@ -192,15 +192,15 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 					why{reason: outcome.ReasonUnstopped}.note(waiting, e)
 				}
 				later = append(later, e)
-				return ready.Taken
+				return ready.Dropped
 			}
 			if d.outcome.Lingers(e.Behind) {
 				refused = append(refused, &outcome.Report{ExecutionID: e.ID, Under: f, Event: batch.RunReject, Reason: outcome.ReasonUnstopped, NoRetry: true})
-				return ready.Taken
+				return ready.Dropped
 			}
 			e.Behind, e.ReadyAt, e.Noted = 0, now, false // waiting for an executor begins now
 		}
-		if e.Bound != nil {
+		if e.Bound != nil && limit == "" {
 			worker, good := d.registry.Takes(e.Bound.WorkerID, e.Bound.StartID, e.Batch.Def.Handler)
 			switch {
 			case e.Bound.Sent && good:
@@ -222,17 +222,23 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 			}
 			e.Bound = nil // chosen beforehand, and not there any more: choose anew
 		}
-		c, w, final := d.pick(e, now)
+		var c chosen
+		w, final := why{outcome.ReasonLimit, limit}, false
+		if limit == "" {
+			c, w, final = d.pick(e, now)
+		} else if now-e.ReadyAt >= d.waitLimit(e).Milliseconds() {
+			w, final = why{outcome.ReasonWaitTimeout, limit}, true
+		}
 		switch {
 		case w.reason == "":
 			picked = append(picked, c)
 			return ready.Taken
 		case final && w.reason == outcome.ReasonWaitTimeout && e.Batch.Def.Wait.Then == job.WaitSkip && e.Batch.Total == 1 && e.Attempt == 1:
 			expired = append(expired, ready.Skip{Executions: []*ready.Execution{e}, Reason: w.reason})
-			return ready.Taken
+			return ready.Dropped
 		case final:
 			refused = append(refused, &outcome.Report{ExecutionID: e.ID, Under: f, Event: batch.RunReject, Reason: w.reason, NoRetry: w.reason == outcome.ReasonNoHandler || w.reason == outcome.ReasonWaitTimeout})
-			return ready.Taken
+			return ready.Dropped
 		}
 		e.Waits, e.WaitsDetail = "waiting_"+w.reason, w.detail
 		if !e.Noted && now-e.ReadyAt >= noteAfter {
@@ -395,7 +401,7 @@ func (d *Dispatch) sendBound(ctx context.Context, list []chosen) {
 			perWorker[c.worker.ID] = append(perWorker[c.worker.ID], delivery{c, f})
 			continue
 		}
-		d.registry.Gave(c.worker.ID, c.e.ID)
+		d.gave(c)
 	}
 	for worker, deliveries := range perWorker {
 		d.send(ctx, worker, deliveries)
@@ -410,7 +416,7 @@ func (d *Dispatch) Foresee(e *ready.Execution) *ready.Bound {
 	c := e.Batch.Def.Concurrency
 	unlimited := c.Policy == job.OverlapAllow && c.Max == 0
 	request := e.Request()
-	if !d.router.Steady(request) || !unlimited && (c.Policy != job.OverlapSkip || e.Batch.Asked()) {
+	if !d.router.Steady(request) || !unlimited && (c.Policy != job.OverlapSkip || e.Batch.Asked()) || d.ready.Limited(e.Batch) {
 		return nil
 	}
 	candidates, _, _ := d.registry.Candidates(registry.Want{AppID: e.Batch.AppID, JobID: e.Batch.JobID, Handler: e.Batch.Def.Handler})
@@ -481,7 +487,7 @@ func (d *Dispatch) assign(ctx context.Context, picked []chosen, now int64, send 
 		perWorker := map[int64][]delivery{}
 		for _, c := range list {
 			if withdrawn, refused := gone[c.e.ID]; refused {
-				d.registry.Gave(c.worker.ID, c.e.ID)
+				d.gave(c)
 				if withdrawn {
 					d.ready.Ended(c.e.Batch.JobID, c.e.Batch.ID, now)
 				}
@@ -501,8 +507,14 @@ func (d *Dispatch) assign(ctx context.Context, picked []chosen, now int64, send 
 
 func (d *Dispatch) giveBack(list []chosen) {
 	for _, c := range list {
-		d.registry.Gave(c.worker.ID, c.e.ID)
+		d.gave(c)
 	}
+}
+
+// gave takes an execution off the accounts: it is not where it was to go.
+func (d *Dispatch) gave(c chosen) {
+	d.registry.Gave(c.worker.ID, c.e.ID)
+	d.ready.Discharge(c.e.ID)
 }
 
 // stop tells executors to stop executions, each in its own request, and does not wait.

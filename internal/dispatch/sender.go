@@ -122,7 +122,7 @@ func (d *Dispatch) onTime(part []delivery) []delivery {
 		case p.e.NotBefore <= now:
 			keep = append(keep, p)
 		case p.e.Bound != nil:
-			d.registry.Gave(p.worker.ID, p.e.ID)
+			d.gave(p.chosen)
 			if d.holds(p) {
 				again = append(again, p.e)
 			}
@@ -248,7 +248,7 @@ func (d *Dispatch) later(part []delivery) {
 			reports = append(reports, &outcome.Report{ExecutionID: p.e.ID, Under: p.fence, Event: batch.RunUnassign, Reason: outcome.ReasonDatabase})
 			continue
 		}
-		d.registry.Gave(p.worker.ID, p.e.ID)
+		d.gave(p.chosen)
 		if d.holds(p) {
 			p.e.NotBefore = clock.Millis(d.clock) + again.Milliseconds()
 			list = append(list, p.e)
@@ -280,7 +280,7 @@ func (d *Dispatch) back(part []delivery, reason string) {
 	var again []*ready.Execution
 	for _, p := range part {
 		if p.e.Bound != nil {
-			d.registry.Gave(p.worker.ID, p.e.ID)
+			d.gave(p.chosen)
 			if !d.holds(p) {
 				continue
 			}

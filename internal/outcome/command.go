@@ -389,12 +389,58 @@ func (o *Outcome) LoadDrains(ctx context.Context, bucket int) error {
 	return nil
 }
 
+// LoadLimits tells package ready the limits of a bucket. takenUp says that this replica begins to answer for it.
+func (o *Outcome) LoadLimits(ctx context.Context, bucket int, takenUp bool) error {
+	list, err := o.store.LimitsOf(ctx, bucket)
+	if err != nil {
+		return err
+	}
+	limits := make([]ready.Limit, len(list))
+	for i, l := range list {
+		limits[i] = ready.Limit{NS: l.NS, Name: l.Name, AppID: l.AppID, Handler: l.Handler, PerExecutor: l.PerExecutor, Max: l.Max, Rate: l.Rate}
+	}
+	o.ready.SetLimits(bucket, limits, clock.Millis(o.clock), takenUp)
+	return nil
+}
+
+// limitsEvery is how soon every replica heeds a limit that was changed at another.
+const limitsEvery = 2 * time.Second
+
+// WatchLimits follows changes of limits until ctx ends: those of the platform, and those of the buckets that this
+// replica owns.
+func (o *Outcome) WatchLimits(ctx context.Context) error {
+	tick := time.NewTicker(limitsEvery)
+	defer tick.Stop()
+	seen := int64(-1)
+	for {
+		if changed, err := o.store.LimitsChanged(ctx); err == nil && changed != seen {
+			errs := o.LoadLimits(ctx, store.PlatformBucket, seen < 0)
+			for _, f := range o.cluster.Owned() {
+				errs = errors.Join(errs, o.LoadLimits(ctx, f.Bucket, false))
+			}
+			if errs == nil {
+				seen = changed
+			} else if ctx.Err() == nil {
+				o.log.WarnContext(ctx, "limits not read", slog.String("err", errs.Error()))
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
 // TakeUp fills memory with what is open in a bucket that this replica has taken: what
 // waits goes to package ready, what an executor may be running is UNKNOWN until it reports.
 func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
 	defer o.ready.Hold(f.Bucket)()
 	o.ready.Drop(f.Bucket)
 	if err := o.LoadDrains(ctx, f.Bucket); err != nil {
+		return err
+	}
+	if err := o.LoadLimits(ctx, f.Bucket, true); err != nil {
 		return err
 	}
 	lingering, err := o.takeUpLingering(ctx, f.Bucket)
@@ -467,12 +513,14 @@ func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
 					if e.Bound.Sent {
 						b.Admitted = true
 						o.ready.Active(b.Active())
+						o.ready.Charge(b, row.ID)
 					}
 				}
 				waiting = append(waiting, e)
 				continue
 			}
 			o.registry.Took(row.WorkerID, row.JobID, row.ID, row.DispatchedAt, b.Load())
+			o.ready.Charge(b, row.ID)
 			if row.Status == batch.RunStopping {
 				o.ready.AskStop(ready.Stop{WorkerID: row.WorkerID, ExecutionID: row.ID, BatchID: row.BatchID, Bucket: f.Bucket, Reason: row.StopReason})
 				continue

@@ -58,6 +58,7 @@ const (
 	ReasonNoHandler     = "no_handler"
 	ReasonFull          = "executor_full"
 	ReasonDraining      = "executor_draining"
+	ReasonLimit         = "limit"
 	ReasonNoMatch       = "no_match"
 	ReasonCapacity      = "no_capacity"
 	ReasonExecutorLimit = "executor_limit"
@@ -918,6 +919,7 @@ func appendKey(list []store.KeyEnd, ns, job int64, key, batchID string, endedAt 
 func (p *pass) after() {
 	for _, g := range p.gave {
 		p.o.registry.Gave(g[0], g[1])
+		p.o.ready.Discharge(g[1])
 	}
 	// What lingers takes its place before its batch gives it up.
 	p.o.linger(p.bucket, p.lingers)

@@ -210,7 +210,7 @@ func TestARetryIsQueued(t *testing.T) {
 		b.ready.Due(start + 4999)
 		require.Zero(t, b.ready.Len(), "not before its time")
 		b.ready.Due(start + 5000)
-		require.Equal(t, 1, b.ready.Take(start+5000, 10, func(e *ready.Execution) ready.Placement {
+		require.Equal(t, 1, b.ready.Take(start+5000, 10, func(e *ready.Execution, _ string) ready.Placement {
 			require.Equal(t, 2, e.Attempt)
 			require.Equal(t, []int64{7}, e.Avoid, "elsewhere, if there is another executor")
 			return ready.Taken

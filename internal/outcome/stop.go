@@ -62,6 +62,7 @@ func (o *Outcome) unlinger(ids []int64, now int64) {
 		o.mu.Unlock()
 		if ok {
 			o.registry.Gave(l.WorkerID, id)
+			o.ready.Discharge(id)
 			o.ready.Ended(l.JobID, place(id), now)
 		}
 	}
@@ -159,6 +160,7 @@ func (o *Outcome) takeUpLingering(ctx context.Context, bucket int) (map[shardOf]
 			return nil, err
 		}
 		o.registry.Took(l.WorkerID, l.JobID, l.ExecutionID, l.Since, b.Load())
+		o.ready.Charge(b, l.ExecutionID)
 	}
 	o.linger(bucket, list)
 	return shards, nil

@@ -88,6 +88,15 @@ func (q *Queue[T]) Remove(drop func(T) bool) {
 	}
 }
 
+// Each calls f for every entry, in no order.
+func (q *Queue[T]) Each(f func(e Entry[T])) {
+	for i := range q.levels {
+		for _, e := range q.levels[i] {
+			f(e)
+		}
+	}
+}
+
 // Oldest returns the smallest ReadyAt, or 0 when it is empty.
 func (q *Queue[T]) Oldest() int64 {
 	var oldest int64

@@ -38,7 +38,7 @@ func live(jobID int64, due int64, policy string) *ready.Execution {
 // takeAll takes what is ready at now.
 func takeAll(r *ready.Ready, now int64) (out []*ready.Execution, v ready.Verdicts) {
 	v = r.Due(now)
-	r.Take(now, 1000, func(e *ready.Execution) ready.Placement {
+	r.Take(now, 1000, func(e *ready.Execution, _ string) ready.Placement {
 		out = append(out, e)
 		return ready.Taken
 	})

@@ -79,9 +79,9 @@ func (b *Batch) Load() routing.Load {
 	return routing.Load{Handler: b.Def.Handler, Needs: b.Def.Resources.Needs()}
 }
 
-// choosy tells that its job asks more of an executor than its handler: it may find none where others do.
+// choosy tells that its job asks for more than its handler: it may have to wait where others do not.
 func (b *Batch) choosy() bool {
-	return b.Def.Routing.Selector != "" || b.Def.Routing.Rule != "" || b.Def.Resources != job.Resources{}
+	return len(b.Def.Limits) > 0 || b.Def.Routing.Selector != "" || b.Def.Routing.Rule != "" || b.Def.Resources != job.Resources{}
 }
 
 // StartAt is when it should start: it is late from there on.
@@ -110,6 +110,8 @@ type Execution struct {
 	Waits, WaitsDetail string
 	// Choice is how the executor that Bound names was chosen beforehand.
 	Choice *routing.Choice
+	// MostOnApp and MostOnHandler are what limits let one executor have at once; 0 = no bound.
+	MostOnApp, MostOnHandler int
 	// Bound is the executor that its row names already, nil = none.
 	Bound *Bound
 	// Retry says that it follows an attempt that failed, by its job's policy.
@@ -124,7 +126,7 @@ func (e *Execution) Request() routing.Request {
 	d := b.Def
 	r := routing.Request{
 		Strategy: d.Routing.Strategy, Turn: b.Turn, Key: b.hashKey(), Shard: e.Shard, Total: b.Total, Selector: d.Routing.Selector, Rule: d.Routing.Rule, Needs: d.Resources.Needs(),
-		JobID: b.JobID, JobName: d.Name, Handler: d.Handler, Params: b.Params,
+		JobID: b.JobID, JobName: d.Name, Handler: d.Handler, Params: b.Params, MostOnApp: e.MostOnApp, MostOnHandler: e.MostOnHandler,
 	}
 	if b.Total > 1 && d.Routing.Strategy != routing.Broadcast {
 		// The shards of a batch are placed one by one, not all at the same executor.
@@ -272,6 +274,14 @@ type Ready struct {
 	filling          map[int64]bool
 	fillAt, fillFrom int64
 
+	limits  map[limitKey]*limit
+	covers  map[int64][]*limit // app → those that cover it or a handler of it
+	account account
+	turn    uint64
+	limitAt int64 // when the rate of a limit lets the next one start, 0 = nothing waits for a rate
+	// contended says that something waits for a limit.
+	contended bool
+
 	holds [batch.Buckets]sync.Mutex
 }
 
@@ -285,7 +295,7 @@ func (r *Ready) Hold(bucket int) (release func()) {
 
 // New makes an empty one whose wheel starts at now.
 func New(now time.Time) *Ready {
-	return &Ready{wheel: wheel.New(now.UnixMilli()), jobs: map[int64]*jobState{}, tenants: map[int64]*tenant{}, wake: make(chan struct{}, 1), drains: map[DrainKey]Drain{}, paces: map[DrainKey]*quota.Pace{}, pacesMax: pacesMin, filling: map[int64]bool{}, fillAt: math.MaxInt64}
+	return &Ready{wheel: wheel.New(now.UnixMilli()), jobs: map[int64]*jobState{}, tenants: map[int64]*tenant{}, wake: make(chan struct{}, 1), drains: map[DrainKey]Drain{}, paces: map[DrainKey]*quota.Pace{}, pacesMax: pacesMin, filling: map[int64]bool{}, fillAt: math.MaxInt64, limits: map[limitKey]*limit{}, account: newAccount()}
 }
 
 // Wake signals that there may be something to do earlier than Next said.
@@ -345,6 +355,9 @@ func (r *Ready) Next() (ms int64, ok bool) {
 	}
 	if len(r.filling) > 0 && r.fillAt != math.MaxInt64 && (!ok || r.fillAt < ms) {
 		ms, ok = r.fillAt, true
+	}
+	if r.limitAt > 0 && (!ok || r.limitAt < ms) {
+		ms, ok = r.limitAt, true
 	}
 	return ms, ok
 }
@@ -564,31 +577,55 @@ type Placement int
 const (
 	Taken   Placement = iota // it is the caller's now
 	Blocked                  // nobody can take it now: leave its lane alone for this pass
+	Dropped                  // it is the caller's, and goes to no executor
 )
 
 // Take offers what waits, one namespace after the other and in each by score, until
-// max were taken or everything that is left is blocked. place is called under the lock and must
-// not call back.
-func (r *Ready) Take(now int64, limit int, place func(*Execution) Placement) (taken int) {
+// max were taken or everything that is left is blocked. limit names the limit that keeps it from starting now,
+// "" = none: then it may not be Taken. place is called under the lock and must not call back.
+func (r *Ready) Take(now int64, most int, place func(e *Execution, limit string) Placement) (taken int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	blocked := map[lane]bool{}
-	for progress := true; progress && taken < limit; {
+	r.limitAt, r.contended = 0, false
+	for {
+		r.turn++
+		t := &turn{no: r.turn, blocked: map[lane]bool{}, claimed: map[claim]bool{}, reserved: map[claim]int{}}
+		n := r.round(now, most-taken, t, place)
+		taken += n
+		// Who let another namespace go first may go when that has gone.
+		if n == 0 || !t.unfair || taken >= most {
+			break
+		}
+	}
+	if len(r.order) > 1 { // the next pass begins with the next namespace
+		r.order = append(r.order[1:], r.order[0])
+	}
+	return taken
+}
+
+func (r *Ready) round(now int64, most int, t *turn, place func(e *Execution, limit string) Placement) (taken int) {
+	for progress := true; progress && taken < most; {
 		progress = false
 		for _, ns := range r.order {
-			if taken >= limit {
+			if taken >= most {
 				break
 			}
-			l, ok := best(r.tenants[ns], blocked, now)
+			l, ok := best(r.tenants[ns], t.blocked, now)
 			if !ok {
 				continue
 			}
 			q := r.tenants[ns].lanes[l]
 			head, _ := q.Peek(now)
-			if place(head.Value) == Blocked {
-				blocked[l.onTime()] = true // for catch-ups too: they must not take the place that is waited for
-				progress = true            // another lane of this namespace may go
+			e := head.Value
+			limit := r.kept(e, t, now)
+			switch place(e, limit) {
+			case Blocked:
+				t.blocked[l.onTime()] = true // for catch-ups too: they must not take the place that is waited for
+				progress = true              // another lane of this namespace may go
 				continue
+			case Taken:
+				r.started(e, now)
+			case Dropped:
 			}
 			q.Pop(now)
 			taken++
@@ -597,9 +634,6 @@ func (r *Ready) Take(now int64, limit int, place func(*Execution) Placement) (ta
 				delete(r.tenants[ns].lanes, l)
 			}
 		}
-	}
-	if len(r.order) > 1 { // the next pass begins with the next namespace
-		r.order = append(r.order[1:], r.order[0])
 	}
 	return taken
 }
@@ -755,6 +789,12 @@ func (r *Ready) Drop(bucket int) {
 		}
 	}
 	r.held, r.overdue, r.early = without(r.held, bucket), without(r.overdue, bucket), without(r.early, bucket)
+	for id, b := range r.account.held {
+		if b.Bucket == bucket {
+			delete(r.account.held, id)
+			r.account.add(b, -1)
+		}
+	}
 	for ns, t := range r.tenants {
 		for l, q := range t.lanes {
 			if e, ok := q.Peek(0); ok && e.Value.Batch.Bucket == bucket {

@@ -59,7 +59,7 @@ func TestNothingIsLostAndNothingIsEarly(t *testing.T) {
 		}
 		take := func(blocked func(*ready.Execution) bool, limit int) int {
 			var got []*ready.Execution
-			n := r.Take(now, limit, func(e *ready.Execution) ready.Placement {
+			n := r.Take(now, limit, func(e *ready.Execution, _ string) ready.Placement {
 				if blocked(e) {
 					return ready.Blocked
 				}
@@ -156,7 +156,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 	require.Equal(t, 1000, r.Waiting(1))
 	require.Equal(t, 3, r.Waiting(2))
 	counts := map[int64]int{}
-	require.Equal(t, 6, r.Take(start, 6, func(e *ready.Execution) ready.Placement {
+	require.Equal(t, 6, r.Take(start, 6, func(e *ready.Execution, _ string) ready.Placement {
 		counts[e.Batch.NS]++
 		return ready.Taken
 	}))
@@ -168,7 +168,7 @@ func TestABlockedAppHoldsUpNobodyElse(t *testing.T) {
 	r.Add(&ready.Execution{Batch: newBatch("a", 1, 1, start, job.OverlapAllow, 0), ID: 1, NotBefore: start})
 	r.Add(&ready.Execution{Batch: newBatch("b", 1, 2, start, job.OverlapAllow, 0), ID: 2, NotBefore: start})
 	r.Due(start)
-	place := func(e *ready.Execution) ready.Placement {
+	place := func(e *ready.Execution, _ string) ready.Placement {
 		if e.ID == 1 {
 			return ready.Blocked
 		}
@@ -194,7 +194,7 @@ func TestDropForgetsOneBucket(t *testing.T) {
 	r.Drop(0)
 	r.Due(start + 1000)
 	seen := map[int64]bool{}
-	r.Take(start+1000, 100, func(e *ready.Execution) ready.Placement {
+	r.Take(start+1000, 100, func(e *ready.Execution, _ string) ready.Placement {
 		require.EqualValues(t, 1, e.Batch.NS)
 		seen[e.ID] = true
 		return ready.Taken
@@ -246,7 +246,7 @@ func TestNothingIsEarlyAfterTheClockWentBack(t *testing.T) {
 	taken := 0
 	take := func(now int64) {
 		r.Due(now)
-		r.Take(now, 10, func(e *ready.Execution) ready.Placement {
+		r.Take(now, 10, func(e *ready.Execution, _ string) ready.Placement {
 			require.LessOrEqual(t, e.NotBefore, now)
 			taken++
 			return ready.Taken

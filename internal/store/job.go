@@ -235,6 +235,9 @@ func (b *Bucket) writeTriggers(j *Job, hints map[int]int64) error {
 	if err := b.useCalendars(j); err != nil {
 		return err
 	}
+	if err := b.useLimits(j); err != nil {
+		return err
+	}
 	if err := b.openPeriods(j); err != nil {
 		return err
 	}
@@ -256,6 +259,9 @@ func (b *Bucket) DeleteJob(j Job, now int64, entry *AuditEntry) error {
 	}
 	if _, err := b.tx.ExecContext(b.ctx, "DELETE FROM calendar_use WHERE job_id = ?", j.ID); err != nil {
 		return fmt.Errorf("delete use of calendars: %w", err)
+	}
+	if _, err := b.tx.ExecContext(b.ctx, "DELETE FROM run_limit_use WHERE job_id = ?", j.ID); err != nil {
+		return fmt.Errorf("delete use of limits: %w", err)
 	}
 	if err := b.closePeriods(j.ID, now); err != nil {
 		return err

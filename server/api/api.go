@@ -163,6 +163,7 @@ func New(r *gin.Engine, c Config) (*API, huma.API) {
 	a.jobs()
 	a.calendars()
 	a.routing()
+	a.limits()
 	a.backlogs()
 	a.delayed()
 	a.programTokens()

@@ -43,8 +43,16 @@ type batchView struct {
 	MissedCount int64           `json:"missedCount" doc:"firings that a MISSED row stands for"`
 	MissedLast  *string         `json:"missedLastAt" nullable:"true"`
 	CreatedBy   string          `json:"createdBy"`
+	Waiting     *waitingView    `json:"waiting,omitempty" doc:"what it waits for now; of a single batch only"`
 	Executions  []executionView `json:"executions,omitempty"`
 	Events      []eventView     `json:"events,omitempty"`
+}
+
+type waitingView struct {
+	Position int         `json:"position" doc:"1 is next"`
+	Of       int         `json:"of" doc:"how many wait for the same"`
+	Reason   *reasonView `json:"reason"`
+	Since    string      `json:"since"`
 }
 
 type executorRef struct {
@@ -254,6 +262,9 @@ func (a *API) batch(ctx context.Context, batchID string) (*body[batchView], erro
 		return nil, err
 	}
 	v := viewOfBatch(b)
+	if p, waits := a.Ready.Waits(b.JobID, b.ID, clock.Millis(a.Clock)); waits {
+		v.Waiting = &waitingView{p.Position, p.Of, reasonOf(p.Reason, p.Detail), stamp(p.Since)}
+	}
 	v.Executions, v.Events = []executionView{}, []eventView{}
 	place := map[int64]int{}
 	for i, e := range attempts {

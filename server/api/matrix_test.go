@@ -25,6 +25,7 @@ const (
 	readers   = "read-only, auditor, developer, operator, namespace admin, platform admin"
 	logs      = "read-only, developer, operator, namespace admin, platform admin"
 	operators = "developer, operator, namespace admin, platform admin"
+	keepers   = "operator, namespace admin, platform admin"
 	authors   = "developer, namespace admin, platform admin"
 	admins    = "namespace admin, platform admin"
 	platform  = "platform admin"
@@ -64,6 +65,16 @@ func (w *world) calendar(name string) {
 	require.Equal(w.t, http.StatusOK, a.Status, a.Text())
 }
 
+// plain is a fresh name without blanks.
+func (w *world) plain() string { return strings.ReplaceAll(w.fresh(), " ", "-") }
+
+// limit makes sure that there is a limit, and returns its path.
+func (w *world) limit(under, name string) string {
+	a := w.s.Admin(w.t).Do(w.t, http.MethodPut, under+name, map[string]any{"max": 3})
+	require.Contains(w.t, []int{http.StatusOK, http.StatusConflict}, a.Status, a.Text())
+	return under + name
+}
+
 type operation struct {
 	who     string
 	status  int    // when it is allowed
@@ -81,6 +92,7 @@ func operations() map[string]operation {
 	nothing := func(*world) any { return map[string]any{} }
 	const jobs = "/api/v1/namespaces/{namespace}/jobs"
 	const delayed = "/api/v1/namespaces/{namespace}/delayed"
+	const limits = "/api/v1/namespaces/{namespace}/limits"
 	const calendars = "/api/v1/namespaces/{namespace}/calendars"
 	const batches = "/api/v1/namespaces/{namespace}/batches"
 	const executions = "/api/v1/namespaces/{namespace}/executions"
@@ -128,6 +140,15 @@ func operations() map[string]operation {
 		"POST /api/v1/namespaces/{namespace}/backlog/drop": {who: operators, status: 200, changes: "batch.cancel", path: at("/backlog/drop"), body: func(w *world) any {
 			return map[string]any{"job": w.job}
 		}},
+
+		"GET " + limits:                {who: readers, status: 200, path: at("/limits")},
+		"GET " + limits + "/{name}":    {who: readers, status: 200, path: func(w *world) string { return w.limit(w.ns.Path("/limits/"), "steady") }},
+		"PUT " + limits + "/{name}":    {who: keepers, status: 200, changes: "limit.write", path: func(w *world) string { return w.ns.Path("/limits/" + w.plain()) }, body: func(*world) any { return map[string]any{"max": 3} }},
+		"DELETE " + limits + "/{name}": {who: keepers, status: 204, changes: "limit.write", path: func(w *world) string { return w.limit(w.ns.Path("/limits/"), w.plain()) }},
+		"GET /api/v1/limits":           {who: known, status: 200, path: fixed("/api/v1/limits")},
+		"GET /api/v1/limits/{name}":    {who: known, status: 200, path: func(w *world) string { return w.limit("/api/v1/limits/", "steady") }},
+		"PUT /api/v1/limits/{name}":    {who: platform, status: 200, changes: "limit.write", path: func(w *world) string { return "/api/v1/limits/" + w.plain() }, body: func(*world) any { return map[string]any{"max": 3} }},
+		"DELETE /api/v1/limits/{name}": {who: platform, status: 204, changes: "limit.write", path: func(w *world) string { return w.limit("/api/v1/limits/", w.plain()) }},
 
 		"POST " + jobs + "/{id}/routing/simulate": {who: readers, status: 200, path: ofJob("/routing/simulate"), body: nothing},
 		"POST /api/v1/namespaces/{namespace}/routing/simulate": {who: readers, status: 200, path: at("/routing/simulate"), body: func(*world) any {

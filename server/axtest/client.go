@@ -343,8 +343,16 @@ type Batch struct {
 	ShardsFail  int         `json:"shardsFailed"`
 	MissedCount int         `json:"missedCount"`
 	MissedLast  *time.Time  `json:"missedLastAt"`
+	Waiting     *Waiting    `json:"waiting"`
 	Executions  []Execution `json:"executions"`
 	Events      []Event     `json:"events"`
+}
+
+// Waiting is where something waits, and for what.
+type Waiting struct {
+	Position int     `json:"position"`
+	Of       int     `json:"of"`
+	Reason   *Reason `json:"reason"`
 }
 
 // Code is the reason's code, or empty.
