@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -50,7 +51,7 @@ func TestPlanProperty(t *testing.T) {
 				require.Contains(t, able, want[l.Bucket])
 				if want[l.Bucket] != l.Owner {
 					moved++
-					if !contains(able, l.Owner) || l.PinnedTo != "" {
+					if !slices.Contains(able, l.Owner) || l.PinnedTo != "" {
 						must++
 					}
 				}
@@ -81,15 +82,6 @@ func TestPlanProperty(t *testing.T) {
 			}
 		}
 	})
-}
-
-func contains(list []string, id string) bool {
-	for _, x := range list {
-		if x == id {
-			return true
-		}
-	}
-	return false
 }
 
 func pins(m store.Membership) (n int) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -165,26 +166,30 @@ func (s *Store) TakeFree(ctx context.Context, owner string, buckets ...int) ([]F
 		if s.dialect == "sqlite" {
 			lock = ""
 		}
+		var moves []Move
+		var free []int
+		take := func(rows *sql.Rows) error {
+			defer func() { _ = rows.Close() }()
+			for rows.Next() {
+				m := Move{To: owner, Reason: MoveExpired}
+				if err := rows.Scan(&m.Bucket, &m.From, &m.Epoch); err != nil {
+					return err
+				}
+				if m.From == "" {
+					m.Reason = MoveFree
+				}
+				m.Epoch++
+				moves, free = append(moves, m), append(free, m.Bucket)
+				got = append(got, Fence{Bucket: m.Bucket, Owner: owner, Epoch: m.Epoch})
+			}
+			return rows.Err()
+		}
 		rows, err := tx.QueryContext(ctx, `SELECT l.bucket, l.owner, l.epoch FROM bucket_lease l WHERE l.bucket IN (`+marks(len(buckets))+`) AND (l.owner = '' OR NOT EXISTS
 			(SELECT 1 FROM replica r WHERE r.id = l.owner AND `+s.alive()+`)) ORDER BY l.bucket`+lock, anys(buckets)...)
 		if err != nil {
 			return err
 		}
-		var moves []Move
-		var free []int
-		for rows.Next() {
-			m := Move{To: owner, Reason: MoveExpired}
-			if err := rows.Scan(&m.Bucket, &m.From, &m.Epoch); err != nil {
-				return errors.Join(err, rows.Close())
-			}
-			if m.From == "" {
-				m.Reason = MoveFree
-			}
-			m.Epoch++
-			moves, free = append(moves, m), append(free, m.Bucket)
-			got = append(got, Fence{Bucket: m.Bucket, Owner: owner, Epoch: m.Epoch})
-		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil || len(free) == 0 {
+		if err := take(rows); err != nil || len(free) == 0 {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, "UPDATE bucket_lease SET owner = ?, epoch = epoch + 1, taken_at = "+s.nowExpr()+" WHERE bucket IN ("+marks(len(free))+")", append([]any{owner}, anys(free)...)...); err != nil {
@@ -220,11 +225,8 @@ func (s *Store) noteMoves(ctx context.Context, tx *sql.Tx, moves []Move) error {
 	for i, m := range moves {
 		args = append(args, first+int64(i), m.Bucket, m.Epoch, m.From, m.To, m.Reason)
 	}
-	one := "(" + marks(width) + "," + s.nowExpr() + ")"
-	list := one
-	for range len(moves) - 1 {
-		list += "," + one
-	}
+	one := ",(" + marks(width) + "," + s.nowExpr() + ")"
+	list := strings.Repeat(one, len(moves))[1:]
 	_, err := tx.ExecContext(ctx, "INSERT INTO bucket_move (id, bucket, epoch, from_replica, to_replica, reason, moved_at) VALUES "+list, args...)
 	return err
 }
@@ -247,13 +249,13 @@ func (s *Store) Moves(ctx context.Context, limit int) ([]Move, error) {
 	return out, unavailable(rows.Err())
 }
 
-// ForgetMoves deletes moves, and replicas that have been gone, since before (database time, milliseconds).
-func (s *Store) ForgetMoves(ctx context.Context, before int64) error {
-	_, err := s.main.ExecContext(ctx, "DELETE FROM bucket_move WHERE moved_at < ?", before)
+// ForgetMoves deletes moves from before moved, and replicas that have been gone since before gone (milliseconds).
+func (s *Store) ForgetMoves(ctx context.Context, moved, gone int64) error {
+	_, err := s.main.ExecContext(ctx, "DELETE FROM bucket_move WHERE moved_at < ?", moved)
 	if err != nil {
 		return unavailable(err)
 	}
-	_, err = s.main.ExecContext(ctx, "DELETE FROM replica WHERE expires_at < ?", before)
+	_, err = s.main.ExecContext(ctx, "DELETE FROM replica WHERE expires_at < ?", gone)
 	return unavailable(err)
 }
 

@@ -41,6 +41,8 @@ const (
 	tellEvery = 10 * time.Second
 	// upkeepEvery is how often partitions and retention are looked after.
 	upkeepEvery = 10 * time.Minute
+	// movesKept is how long it is known which bucket moved when.
+	movesKept = 30 * 24 * time.Hour
 )
 
 // Settings of the sweep.
@@ -287,5 +289,5 @@ func (s *Sweep) upkeep(ctx context.Context, now int64) error {
 	if dropped > 0 {
 		s.log.InfoContext(ctx, "history dropped", slog.Int64("count", dropped), slog.Int("before_day", before))
 	}
-	return errors.Join(err, dropErr, s.store.ForgetExecutors(ctx, now-24*time.Hour.Milliseconds()), s.store.SweepThrottle(ctx, now-24*time.Hour.Milliseconds()), s.store.SweepDedupe(ctx, now))
+	return errors.Join(err, dropErr, s.store.ForgetExecutors(ctx, now-24*time.Hour.Milliseconds()), s.store.SweepThrottle(ctx, now-24*time.Hour.Milliseconds()), s.store.SweepDedupe(ctx, now), s.store.ForgetMoves(ctx, now-movesKept.Milliseconds(), now-time.Hour.Milliseconds()))
 }

@@ -170,6 +170,7 @@ func New(r *gin.Engine, c Config) (*API, huma.API) {
 	a.backfills()
 	a.history()
 	a.observe()
+	a.system()
 	return a, api
 }
 

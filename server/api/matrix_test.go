@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ax-scheduler/ax/internal/store"
 	"github.com/ax-scheduler/ax/server/api"
 	"github.com/ax-scheduler/ax/server/axtest"
 )
@@ -110,6 +112,22 @@ func operations() map[string]operation {
 		"GET /api/v1/me":         {who: known, status: 200, path: fixed("/api/v1/me")},
 		"GET /api/v1/namespaces": {who: known, status: 200, path: fixed("/api/v1/namespaces")},
 		"GET /api/v1/audit":      {who: known, status: 200, path: fixed("/api/v1/audit")},
+
+		"GET /api/v1/system": {who: platform, status: 200, path: fixed("/api/v1/system")},
+		"POST /api/v1/system/replicas/{replica}/drain": {who: platform, status: 200, changes: "system.update", path: func(w *world) string {
+			// One that is gone: whoever drains it changes nothing for the others here.
+			require.NoError(w.t, w.s.Store().Announce(w.t.Context(), store.Replica{ID: "gone"}, -time.Minute))
+			return "/api/v1/system/replicas/gone/drain"
+		}},
+		"POST /api/v1/system/replicas/{replica}/resume": {who: platform, status: 200, changes: "system.update", path: func(w *world) string {
+			require.NoError(w.t, w.s.Store().Announce(w.t.Context(), store.Replica{ID: "gone"}, -time.Minute))
+			return "/api/v1/system/replicas/gone/resume"
+		}},
+		"POST /api/v1/system/buckets/{bucket}/move": {who: platform, status: 200, changes: "system.update", path: fixed("/api/v1/system/buckets/7/move"), body: func(w *world) any {
+			m, err := w.s.Store().Membership(w.t.Context())
+			require.NoError(w.t, err)
+			return map[string]any{"to": m.Leases[7].Owner}
+		}},
 
 		"POST /api/v1/namespaces": {who: platform, status: 201, changes: "namespace.create", path: fixed("/api/v1/namespaces"), body: func(w *world) any {
 			return map[string]any{"name": strings.ReplaceAll(w.fresh(), " ", "-")}

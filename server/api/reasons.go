@@ -6,6 +6,7 @@ import (
 	"github.com/ax-scheduler/ax/internal/ready"
 	"github.com/ax-scheduler/ax/internal/registry"
 	"github.com/ax-scheduler/ax/internal/routing"
+	"github.com/ax-scheduler/ax/internal/store"
 	"github.com/ax-scheduler/ax/internal/trigger"
 )
 
@@ -69,6 +70,11 @@ func reasons() map[string]message.Text {
 		"waiting_" + outcome.ReasonNoExecutor:    {EN: "It waits: no executor of the app is online.", ZH: "等待中：该应用没有在线的执行器。"},
 		"waiting_" + outcome.ReasonNoHandler:     {EN: "It waits: no online executor has this handler.", ZH: "等待中：在线执行器都没有此处理器。"},
 		"waiting_" + outcome.ReasonFull:          {EN: "It waits: every executor of the app is full.", ZH: "等待中：该应用的执行器均已满。"},
+		"move_" + store.MoveFree:                 {EN: "Nobody owned it.", ZH: "无人负责。"},
+		"move_" + store.MoveExpired:              {EN: "Its owner was not heard of any more.", ZH: "原负责副本失联。"},
+		"move_" + store.MoveBalance:              {EN: "Its owner had more than its share.", ZH: "负载均衡。"},
+		"move_" + store.MoveDrain:                {EN: "Its owner takes none any more.", ZH: "原负责副本正在排空。"},
+		"move_" + store.MoveAsked:                {EN: "Somebody wanted it there.", ZH: "人工指定。"},
 		"retry_waits":                            {EN: "The last attempt failed; the next one waits for its time.", ZH: "上次尝试失败，等待下一次重试。"},
 		"retried_by_hand":                        {EN: "Failed shards are tried again by hand.", ZH: "已手动重试失败的分片。"},
 		ready.ReasonStillRunning:                 {EN: "Skipped: the previous batch was still running.", ZH: "已跳过：上一批次仍在运行。"},

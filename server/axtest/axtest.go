@@ -9,7 +9,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"database/sql"
 	"flag"
 	"fmt"
 	"io"
@@ -429,14 +428,6 @@ func (s *Server) Store() *store.Store {
 		s.store = opened
 	}
 	return s.store
-}
-
-// SQL opens the server's database for what no method of the store may do.
-func (s *Server) SQL() *sql.DB {
-	s.t.Helper()
-	db := storetest.SQL(s.t, s.set["database"], s.set["data"])
-	s.t.Cleanup(func() { _ = db.Close() })
-	return db
 }
 
 // LedgerClean requires that every planned firing of this server's database has exactly one fate.

@@ -68,7 +68,7 @@ func (a *API) keep(c *gin.Context, kind string, from sender, body []byte) (any, 
 			return nil, err
 		}
 		// Output needs no owner: the row of its execution orders it.
-		if _, err := a.remembered(c.Request.Context(), from, m.Instance); err != nil {
+		if err := a.remembered(c.Request.Context(), from, m.Instance); err != nil {
 			return nil, err
 		}
 		return a.output_(c, from, m)
@@ -76,17 +76,17 @@ func (a *API) keep(c *gin.Context, kind string, from sender, body []byte) (any, 
 	return nil, outcome.ErrNotOwner
 }
 
-// remembered finds the executor that a message names in the database: this replica has not heard of it.
-func (a *API) remembered(ctx context.Context, from sender, instance string) (store.Executor, error) {
+// remembered looks for the executor that a message names in the database: this replica has not heard of it.
+func (a *API) remembered(ctx context.Context, from sender, instance string) error {
 	id, err := strconv.ParseInt(instance, 10, 64)
 	if err != nil || id <= 0 {
-		return store.Executor{}, refuse(http.StatusForbidden, "wrong_instance", "this instance is not the sender's: register again")
+		return refuse(http.StatusForbidden, "wrong_instance", "this instance is not the sender's: register again")
 	}
-	x, err := a.store.Executor(ctx, from.app.App.ID, id, "", "")
+	_, err = a.store.Executor(ctx, from.app.App.ID, id, "", "")
 	if errors.Is(err, store.ErrNotFound) {
-		return x, refuse(http.StatusForbidden, "wrong_instance", "this instance is not the sender's: register again")
+		return refuse(http.StatusForbidden, "wrong_instance", "this instance is not the sender's: register again")
 	}
-	return x, err
+	return err
 }
 
 func (a *API) put(ctx context.Context, from sender, kind, key string, body []byte) error {
@@ -131,7 +131,7 @@ func (a *API) keepResults(ctx context.Context, from sender, body []byte) (any, e
 	if err := a.check(protocol.TypeResults, from, m.Head); err != nil {
 		return nil, err
 	}
-	if _, err := a.remembered(ctx, from, m.Instance); err != nil {
+	if err := a.remembered(ctx, from, m.Instance); err != nil {
 		return nil, err
 	}
 	reports, out, at, err := a.reports(from, m)

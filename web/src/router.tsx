@@ -153,11 +153,31 @@ const audit = createRoute({
   component: lazyRouteComponent(() => import('./pages/Audit'), 'Audit'),
 })
 
+const system = createRoute({
+  getParentRoute: () => ns,
+  path: '/system',
+  component: lazyRouteComponent(() => import('./pages/System'), 'System'),
+})
+
 const tree = root.addChildren([
   index,
   login,
   setup,
-  ns.addChildren([nsIndex, overview, jobs, newJob, job, editJob, executions, batch, executors, apps, calendars, audit]),
+  ns.addChildren([
+    nsIndex,
+    overview,
+    jobs,
+    newJob,
+    job,
+    editJob,
+    executions,
+    batch,
+    executors,
+    apps,
+    calendars,
+    audit,
+    system,
+  ]),
 ])
 
 export function makeRouter(client: QueryClient) {

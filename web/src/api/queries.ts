@@ -25,6 +25,11 @@ export const metaQuery = queryOptions({
   refetchInterval: 60_000,
 })
 
+export const systemQuery = queryOptions({
+  queryKey: ['system'],
+  queryFn: () => must(api.GET('/api/v1/system')),
+})
+
 export const summaryQuery = (namespace: string) =>
   queryOptions({
     queryKey: [namespace, 'summary'],

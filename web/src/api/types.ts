@@ -22,6 +22,10 @@ export type ExecutionState = Execution['state']
 export type Executor = S['ExecutorView']
 export type ExecutorState = Executor['state']
 export type Calendar = S['CalendarView']
+export type System = S['SystemView']
+export type Replica = S['ReplicaView']
+export type Bucket = S['BucketView']
+export type Move = S['MoveView']
 export type AuditEntry = S['AuditView']
 
 // JobInput is the part of a job that a person may change. The server fills in what a

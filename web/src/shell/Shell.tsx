@@ -1,6 +1,7 @@
 import AppstoreOutlined from '@ant-design/icons/AppstoreOutlined'
 import AuditOutlined from '@ant-design/icons/AuditOutlined'
 import CalendarOutlined from '@ant-design/icons/CalendarOutlined'
+import CloudServerOutlined from '@ant-design/icons/CloudServerOutlined'
 import ClusterOutlined from '@ant-design/icons/ClusterOutlined'
 import DashboardOutlined from '@ant-design/icons/DashboardOutlined'
 import HistoryOutlined from '@ant-design/icons/HistoryOutlined'
@@ -28,6 +29,7 @@ const pages = [
   { to: '/ns/$ns/apps', key: 'apps', icon: AppstoreOutlined },
   { to: '/ns/$ns/calendars', key: 'calendars', icon: CalendarOutlined },
   { to: '/ns/$ns/audit', key: 'audit', icon: AuditOutlined },
+  { to: '/ns/$ns/system', key: 'system', icon: CloudServerOutlined },
 ] as const
 
 export function Shell() {
@@ -78,16 +80,18 @@ export function Shell() {
           ax
         </Link>
         <ul>
-          {pages.map(({ to, key, icon: Icon }) => (
-            <li key={key}>
-              <Link to={to} params={{ ns: namespace }} activeProps={{ 'aria-current': 'page' }}>
-                <span aria-hidden="true">
-                  <Icon />
-                </span>
-                {t(`nav.${key}`)}
-              </Link>
-            </li>
-          ))}
+          {pages
+            .filter(({ key }) => key !== 'system' || me.data?.can?.includes('system.read'))
+            .map(({ to, key, icon: Icon }) => (
+              <li key={key}>
+                <Link to={to} params={{ ns: namespace }} activeProps={{ 'aria-current': 'page' }}>
+                  <span aria-hidden="true">
+                    <Icon />
+                  </span>
+                  {t(`nav.${key}`)}
+                </Link>
+              </li>
+            ))}
         </ul>
         {meta.data && (
           <div className="foot">
