@@ -135,7 +135,8 @@ func transitions() map[State]map[Event]State {
 			EventAssign: Dispatching, EventStart: Running, EventUnassign: Ready, EventRetry: Delayed, EventUnsure: Unknown,
 			EventSucceed: Succeeded, EventFail: Failed, EventTimeOut: TimedOut, EventCancel: Cancelled,
 		},
-		Succeeded: {},
+		// With a quorum a batch succeeds although some shards failed; those may be tried again.
+		Succeeded: {EventReopen: Ready},
 		Failed:    {EventReopen: Ready},
 		TimedOut:  {EventReopen: Ready},
 		Cancelled: {EventReopen: Ready},

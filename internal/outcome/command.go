@@ -158,7 +158,7 @@ func (o *Outcome) CancelUnsent(ctx context.Context, bucket int, id, reason, deta
 
 // Retry tries the failed shards of a batch that has ended again, by hand: each gets a new
 // attempt with a full budget of retries; shards that succeeded are left alone. It returns how many
-// shards are tried again. batch.ErrNotAllowed: it has not ended, or it succeeded.
+// shards are tried again. batch.ErrNotAllowed: it has not ended, or every shard succeeded.
 func (o *Outcome) Retry(ctx context.Context, bucket int, id string, entry *store.AuditEntry) (int, error) {
 	_, day, ok := batch.ParseID(id)
 	if !ok {
@@ -198,6 +198,9 @@ func (o *Outcome) Retry(ctx context.Context, bucket int, id string, entry *store
 				Day: day, NS: s.NS, JobID: s.JobID, BatchID: id, Shard: s.Shard, Total: s.Total, Attempt: s.Attempt + 1, Series: s.Attempt,
 				Status: batch.RunScheduled, TriggerTime: s.TriggerTime, NotBefore: now,
 			})
+		}
+		if head.State == batch.Succeeded && len(rows) == 0 {
+			return fmt.Errorf("every shard has succeeded: %w", batch.ErrNotAllowed)
 		}
 		if err := b.AdvanceBatch(head, batch.EventReopen, "retried_by_hand", ""); err != nil {
 			return err

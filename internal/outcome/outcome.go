@@ -70,6 +70,7 @@ const (
 	ReasonCancelled     = "cancelled_by_hand"
 	ReasonCovered       = "covered_by_next"
 	ReasonFailed        = "handler_failed"
+	ReasonQuorum        = "quorum_met"
 	ReasonShards        = "shards_failed"
 	ReasonMoves         = "too_many_moves"
 	ReasonWaitTimeout   = "waited_too_long"
@@ -801,14 +802,23 @@ func (p *pass) conclude() error {
 				}
 			}
 			k.event, state = batch.EventFail, batch.Failed
+			enough, err := p.enough(head, failed)
+			if err != nil {
+				return err
+			}
 			switch {
+			case enough && !c.cancelled:
+				k.event, state = batch.EventSucceed, batch.Succeeded
 			case c.cancelled:
 				k.event, state = batch.EventCancel, batch.Cancelled
 			case c.timedOut && failed == 1:
 				k.event, state = batch.EventTimeOut, batch.TimedOut
 			}
 			k.reason, k.detail = c.reason, clip(c.detail, 500)
-			if head.Total > 1 && state != batch.Cancelled {
+			switch {
+			case state == batch.Succeeded:
+				k.reason, k.detail = ReasonQuorum, fmt.Sprintf("%d of %d: %s", head.Total-failed, head.Total, clip(c.detail, 400))
+			case head.Total > 1 && state != batch.Cancelled:
 				k.reason, k.detail = ReasonShards, fmt.Sprintf("%d of %d: %s", failed, head.Total, clip(c.detail, 400))
 			}
 		}
@@ -816,6 +826,18 @@ func (p *pass) conclude() error {
 		p.closed = append(p.closed, closedBatch{head, state})
 	}
 	return nil
+}
+
+// enough tells whether so many shards of a batch succeeded that it counts as a success.
+func (p *pass) enough(head store.BatchHead, failed int) (bool, error) {
+	if head.Total == 1 {
+		return false, nil
+	}
+	def, err := p.o.store.Definition(p.ctx, head.JobID, head.JobVersion)
+	if err != nil {
+		return false, fmt.Errorf("definition of job %d version %d: %w", head.JobID, head.JobVersion, err)
+	}
+	return def.Routing.Enough(head.Total-failed, head.Total), nil
 }
 
 // earlier looks at the shards of a batch that ended in transactions before this one.
@@ -836,7 +858,10 @@ func (p *pass) earlier(head store.BatchHead, c *count) error {
 	if c.cancelled && c.reason == "" {
 		c.reason = ReasonCancelled
 	}
-	return nil
+	if c.detail == "" {
+		c.detail, err = p.b.ShardError(head.ID, head.Day)
+	}
+	return err
 }
 
 func (p *pass) write() error {

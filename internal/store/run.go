@@ -692,6 +692,19 @@ func (b *Bucket) LatestAttempts(id string, day int) ([]Execution, error) {
 	return scanExecutions(rows)
 }
 
+// ShardError is what the first shard of a batch that ended badly says of it; "" when none does.
+func (b *Bucket) ShardError(id string, day int) (string, error) {
+	var text string
+	err := b.tx.QueryRowContext(b.ctx, "SELECT error FROM execution_log WHERE day = ? AND batch_id = ? AND status IN ("+quoted(batch.RunFailed, batch.RunTimedOut, batch.RunRejected, batch.RunLost)+") AND error <> '' ORDER BY shard, attempt DESC LIMIT 1", day, id).Scan(&text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("error of a shard of %s: %w", id, err)
+	}
+	return text, nil
+}
+
 // Stopping records that a stop was asked for, and by whom ("" = by ax).
 func (b *Bucket) Stopping(ids []int64, reason, by string, now int64) error {
 	from := b.s.machine.RunsTaking(batch.RunAskStop)

@@ -44,8 +44,14 @@ type batchView struct {
 	MissedLast  *string         `json:"missedLastAt" nullable:"true"`
 	CreatedBy   string          `json:"createdBy"`
 	Waiting     *waitingView    `json:"waiting,omitempty" doc:"what it waits for now; of a single batch only"`
+	Results     []shardResult   `json:"results,omitempty" doc:"what the shards that succeeded returned, by shard; of a single batch only"`
 	Executions  []executionView `json:"executions,omitempty"`
 	Events      []eventView     `json:"events,omitempty"`
+}
+
+type shardResult struct {
+	Shard  int    `json:"shard"`
+	Result string `json:"result"`
 }
 
 type waitingView struct {
@@ -118,6 +124,13 @@ type historyInput struct {
 type BatchPath struct {
 	NamespacePath
 	BatchID string `path:"batchId" maxLength:"64"`
+}
+
+type retryInput struct {
+	BatchPath
+	Body *struct {
+		OnlyFailed *bool `json:"onlyFailed,omitempty" doc:"true (default), and nothing else: shards that succeeded are left alone"`
+	}
 }
 
 // ExecutionPath is an execution of a namespace.
@@ -270,6 +283,14 @@ func (a *API) batch(ctx context.Context, batchID string) (*body[batchView], erro
 	for i, e := range attempts {
 		v.Executions = append(v.Executions, viewOfExecution(e))
 		place[e.ID] = i
+		if e.Status != batch.RunSucceeded || e.Result == nil {
+			continue
+		}
+		if n := len(v.Results); n > 0 && v.Results[n-1].Shard == e.Shard {
+			v.Results[n-1].Result = *e.Result // a later attempt of the same shard
+			continue
+		}
+		v.Results = append(v.Results, shardResult{e.Shard, *e.Result})
 	}
 	for _, e := range events {
 		if e.Kind == store.KindRouted {
@@ -309,7 +330,10 @@ func (a *API) cancelBatch(ctx context.Context, in *BatchPath) (*body[batchView],
 	return a.batch(ctx, b.ID)
 }
 
-func (a *API) retryBatch(ctx context.Context, in *BatchPath) (*body[batchView], error) {
+func (a *API) retryBatch(ctx context.Context, in *retryInput) (*body[batchView], error) {
+	if in.Body != nil && in.Body.OnlyFailed != nil && !*in.Body.OnlyFailed {
+		return nil, httpx.Invalid(ctx, "not_allowed", "onlyFailed", "false", "A shard that has succeeded is not run twice for one firing; run the job again, or backfill the instant.", "同一次触发中已成功的分片不会再次执行；请重新运行作业或对该时刻补数。")
+	}
 	b, err := a.Store.Batch(ctx, nsOf(ctx).ID, in.BatchID)
 	if err != nil {
 		return nil, err

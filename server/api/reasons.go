@@ -63,6 +63,7 @@ func reasons() map[string]message.Text {
 		outcome.ReasonCovered:                    {EN: "It was stopped to make room for the next firing (policy cover).", ZH: "为下一次触发让位而停止（覆盖策略）。"},
 		outcome.ReasonFailed:                     {EN: "The handler failed.", ZH: "处理器执行失败。"},
 		outcome.ReasonShards:                     {EN: "Some shards failed.", ZH: "部分分片失败。"},
+		outcome.ReasonQuorum:                     {EN: "Some shards failed; enough succeeded for the job's quorum.", ZH: "部分分片失败，但成功数已达到作业的法定比例。"},
 		outcome.ReasonMoves:                      {EN: "It was moved to other executors too often.", ZH: "转移到其他执行器的次数过多。"},
 		outcome.ReasonWaitTimeout:                {EN: "It waited too long for a free executor.", ZH: "等待空闲执行器的时间过长。"},
 		outcome.ReasonExecutorErr:                {EN: "The executor's answer was not understood.", ZH: "无法理解执行器的应答。"},

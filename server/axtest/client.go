@@ -332,20 +332,27 @@ func (e Execution) Address() string {
 
 // Batch is one firing.
 type Batch struct {
-	BatchID     string      `json:"batchId"`
-	JobID       string      `json:"jobId"`
-	Trigger     string      `json:"trigger"`
-	State       string      `json:"state"`
-	Reason      *Reason     `json:"reason"`
-	DueAt       time.Time   `json:"dueAt"`
-	ShardTotal  int         `json:"shardTotal"`
-	ShardsDone  int         `json:"shardsDone"`
-	ShardsFail  int         `json:"shardsFailed"`
-	MissedCount int         `json:"missedCount"`
-	MissedLast  *time.Time  `json:"missedLastAt"`
-	Waiting     *Waiting    `json:"waiting"`
-	Executions  []Execution `json:"executions"`
-	Events      []Event     `json:"events"`
+	BatchID     string        `json:"batchId"`
+	JobID       string        `json:"jobId"`
+	Trigger     string        `json:"trigger"`
+	State       string        `json:"state"`
+	Reason      *Reason       `json:"reason"`
+	DueAt       time.Time     `json:"dueAt"`
+	ShardTotal  int           `json:"shardTotal"`
+	ShardsDone  int           `json:"shardsDone"`
+	ShardsFail  int           `json:"shardsFailed"`
+	MissedCount int           `json:"missedCount"`
+	MissedLast  *time.Time    `json:"missedLastAt"`
+	Waiting     *Waiting      `json:"waiting"`
+	Results     []ShardResult `json:"results"`
+	Executions  []Execution   `json:"executions"`
+	Events      []Event       `json:"events"`
+}
+
+// ShardResult is what a shard returned.
+type ShardResult struct {
+	Shard  int    `json:"shard"`
+	Result string `json:"result"`
 }
 
 // Waiting is where something waits, and for what.

@@ -1243,6 +1243,8 @@ export interface components {
             /** Format: int64 */
             priority: number;
             reason?: components["schemas"]["ReasonView"];
+            /** @description what the shards that succeeded returned, by shard; of a single batch only */
+            results?: components["schemas"]["ShardResult"][];
             /** Format: int64 */
             shardTotal: number;
             /** Format: int64 */
@@ -1968,6 +1970,10 @@ export interface components {
             /** @description the waits, one per extra attempt, instead of the above */
             steps?: string[];
         };
+        RetryInputBody: {
+            /** @description true (default), and nothing else: shards that succeeded are left alone */
+            onlyFailed?: boolean;
+        };
         RetryRuleBody: {
             /** @description codes that handlers fail with, or reasons such as timed_out; a * at the end stands for anything */
             codes: string[];
@@ -2027,6 +2033,11 @@ export interface components {
             /** @description from the link that the server printed at its first start */
             token: string;
             username: string;
+        };
+        ShardResult: {
+            result: string;
+            /** Format: int64 */
+            shard: number;
         };
         ShardView: {
             executor?: components["schemas"]["ExecutorRef"];
@@ -3880,7 +3891,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RetryInputBody"];
+            };
+        };
         responses: {
             /** @description Accepted */
             202: {
