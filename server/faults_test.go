@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -293,8 +292,8 @@ func TestTheDatabaseIsAway(t *testing.T) {
 	dsn := storetest.Database(t)
 	u, err := url.Parse(dsn)
 	require.NoError(t, err)
-	p := newProxy(t, u.Host)
-	u.Host = p.address
+	p := axtest.NewProxy(t, u.Host)
+	u.Host = p.Address
 	s := axtest.Start(t, axtest.Database(u.String()))
 	ns := s.Namespace(t)
 	app := ns.App("app")
@@ -308,7 +307,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 		// An attempt that will fail for want of an executor just when nothing can be written.
 		waiting := ns.Trigger(alone)
 		axtest.Pause(300 * time.Millisecond)
-		p.cut(true)
+		p.Cut(true)
 		if away > 7*time.Second {
 			axtest.WaitFor(t, "it says that it is not ready", func() bool { return s.Status("/readyz") == http.StatusServiceUnavailable })
 			a, err := ns.Client.Try(http.MethodGet, ns.Path("/jobs"), nil)
@@ -318,7 +317,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 		}
 		axtest.Pause(away)
 		require.Equal(t, http.StatusOK, s.Status("/livez"))
-		p.cut(false)
+		p.Cut(false)
 		axtest.WaitFor(t, "it is ready again", func() bool { return s.Status("/readyz") == http.StatusOK && s.Metric("ax_buckets_owned") == 64 })
 		require.Equal(t, "FAILED", ns.Ended(waiting).State, "away for %s", away)
 		axtest.Pause(1200 * time.Millisecond)
@@ -327,75 +326,6 @@ func TestTheDatabaseIsAway(t *testing.T) {
 	fates(t, ns, busy, time.Second, list...)
 	axtest.NothingTwice(t, list...)
 	s.LedgerClean(t)
-}
-
-// proxy stands before a database and can cut every connection.
-type proxy struct {
-	address string
-	target  string
-	mu      sync.Mutex
-	off     bool
-	open    map[net.Conn]struct{}
-}
-
-func newProxy(t *testing.T, target string) *proxy {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	p := &proxy{address: l.Addr().String(), target: target, open: map[net.Conn]struct{}{}}
-	t.Cleanup(func() {
-		_ = l.Close()
-		p.cut(true)
-	})
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go p.serve(c)
-		}
-	}()
-	return p
-}
-
-func (p *proxy) serve(c net.Conn) {
-	defer func() { _ = c.Close() }()
-	to, err := net.Dial("tcp", p.target)
-	if err != nil {
-		return
-	}
-	defer func() { _ = to.Close() }()
-	p.mu.Lock()
-	if p.off {
-		p.mu.Unlock()
-		return
-	}
-	p.open[c], p.open[to] = struct{}{}, struct{}{}
-	p.mu.Unlock()
-	done := make(chan struct{}, 2)
-	copyAll := func(a, b net.Conn) {
-		_, _ = io.Copy(a, b)
-		done <- struct{}{}
-	}
-	go copyAll(c, to)
-	go copyAll(to, c)
-	<-done
-	p.mu.Lock()
-	delete(p.open, c)
-	delete(p.open, to)
-	p.mu.Unlock()
-}
-
-func (p *proxy) cut(off bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.off = off
-	if off {
-		for c := range p.open {
-			_ = c.Close()
-		}
-	}
 }
 
 // Two servers on one SQLite would both own every bucket: the second one is refused.

@@ -16,10 +16,11 @@ import (
 	"github.com/ax-scheduler/ax/server/axtest"
 )
 
-// These tests measure time or use processes that share a database, so none of them runs beside another.
+// Those that measure time run beside no other.
 
 // B17: any call may reach any replica. Everything here is asked of one that does not own the namespace.
 func TestAnyReplicaTakesAnyCall(t *testing.T) {
+	t.Parallel()
 	list := axtest.Replicas(t, 3)
 	home := list[0].Namespace(t)
 	owner, others := axtest.Owner(t, home, list...)
@@ -409,6 +410,7 @@ func TestAPausedServerThatWakesDoesNothing(t *testing.T) {
 // talks to. Results and heartbeats are made durable there and applied by the owner, output is stored, what needs the owner's answer is
 // refused with the request to send it again.
 func TestWhatComesWhileTheOwnerCanNotBeReached(t *testing.T) {
+	t.Parallel()
 	a := axtest.Start(t, axtest.Database(storetest.Database(t)), axtest.Set("advertise-addr", "127.0.0.1:9"))
 	b := a.Beside()
 	b.Begin()

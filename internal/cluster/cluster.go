@@ -275,10 +275,13 @@ func (c *Cluster) Run(ctx context.Context) error {
 		})
 	})
 	loops.Wait()
-	err := c.release(context.WithoutCancel(ctx))
+	if err := c.release(context.WithoutCancel(ctx)); err != nil {
+		// Nothing is lost by it: the others take over when the liveness has expired.
+		c.Log.WarnContext(ctx, "buckets not given back", slog.String("err", err.Error()))
+	}
 	unwatch()
 	watch.Wait()
-	return err
+	return nil
 }
 
 func (c *Cluster) every(ctx context.Context, wait time.Duration, failed string, wake <-chan struct{}, do func(context.Context) error) {
@@ -585,20 +588,24 @@ func (c *Cluster) release(ctx context.Context) error {
 	c.owned = map[int]store.Fence{}
 	m := c.view
 	c.mu.Unlock()
-	var errs error
+	var err error
 	for _, f := range owned {
 		c.Gone(f)
-		errs = errors.Join(errs, c.Store.Release(ctx, f))
+		if err == nil {
+			err = c.Store.Release(ctx, f)
+		}
 	}
-	errs = errors.Join(errs, c.Store.Leave(ctx, c.Replica.ID))
-	if len(owned) > 0 {
+	if err == nil {
+		err = c.Store.Leave(ctx, c.Replica.ID)
+	}
+	if err == nil && len(owned) > 0 {
 		for _, p := range m.Peers {
 			if p.Alive && p.ID != c.Replica.ID {
 				c.Moved(p)
 			}
 		}
 	}
-	return errs
+	return err
 }
 
 // Reload makes this replica read a bucket again before it acts for it: a transaction

@@ -168,7 +168,12 @@ func (s *Store) TakeFree(ctx context.Context, owner string, buckets ...int) ([]F
 		}
 		var moves []Move
 		var free []int
-		take := func(rows *sql.Rows) error {
+		take := func() error {
+			rows, err := tx.QueryContext(ctx, `SELECT l.bucket, l.owner, l.epoch FROM bucket_lease l WHERE l.bucket IN (`+marks(len(buckets))+`) AND (l.owner = '' OR NOT EXISTS
+				(SELECT 1 FROM replica r WHERE r.id = l.owner AND `+s.alive()+`)) ORDER BY l.bucket`+lock, anys(buckets)...)
+			if err != nil {
+				return err
+			}
 			defer func() { _ = rows.Close() }()
 			for rows.Next() {
 				m := Move{To: owner, Reason: MoveExpired}
@@ -184,12 +189,7 @@ func (s *Store) TakeFree(ctx context.Context, owner string, buckets ...int) ([]F
 			}
 			return rows.Err()
 		}
-		rows, err := tx.QueryContext(ctx, `SELECT l.bucket, l.owner, l.epoch FROM bucket_lease l WHERE l.bucket IN (`+marks(len(buckets))+`) AND (l.owner = '' OR NOT EXISTS
-			(SELECT 1 FROM replica r WHERE r.id = l.owner AND `+s.alive()+`)) ORDER BY l.bucket`+lock, anys(buckets)...)
-		if err != nil {
-			return err
-		}
-		if err := take(rows); err != nil || len(free) == 0 {
+		if err := take(); err != nil || len(free) == 0 {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, "UPDATE bucket_lease SET owner = ?, epoch = epoch + 1, taken_at = "+s.nowExpr()+" WHERE bucket IN ("+marks(len(free))+")", append([]any{owner}, anys(free)...)...); err != nil {

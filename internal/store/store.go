@@ -251,23 +251,37 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return unavailable(err)
 }
 
-// ErrMultiPrimary refuses Galera: it certifies commits after the fact and loses some,
-// so a lease row there fences nothing.
-var ErrMultiPrimary = errors.New("this database is a multi-primary cluster (wsrep_on); ax needs one primary, since such a cluster can lose a commit that was answered")
+// ErrMultiPrimary refuses Galera and group replication with several primaries: they certify commits after the
+// fact and lose some, so a lease row there fences nothing.
+var ErrMultiPrimary = errors.New("this database is a cluster with several primaries; ax needs one primary, since such a cluster can lose a commit that was answered: " +
+	"use a single primary with replicas (group replication: group_replication_single_primary_mode=ON), or one server of the cluster taken out of it (Galera: wsrep_on=OFF)")
 
 func (s *Store) refuseMultiPrimary(ctx context.Context) error {
-	var name, value string
-	err := s.main.QueryRowContext(ctx, "SHOW GLOBAL VARIABLES LIKE 'wsrep_on'").Scan(&name, &value)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
+	rows, err := s.main.QueryContext(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode')")
 	if err != nil {
 		return unavailable(err)
 	}
-	if strings.EqualFold(value, "ON") {
+	defer func() { _ = rows.Close() }()
+	is := map[string]string{}
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return unavailable(err)
+		}
+		is[strings.ToLower(name)] = value
+	}
+	if err := rows.Err(); err != nil {
+		return unavailable(err)
+	}
+	if multiPrimary(is) {
 		return ErrMultiPrimary
 	}
 	return nil
+}
+
+// multiPrimary tells it from the database's variables.
+func multiPrimary(is map[string]string) bool {
+	return strings.EqualFold(is["wsrep_on"], "ON") || is["group_replication_group_name"] != "" && strings.EqualFold(is["group_replication_single_primary_mode"], "OFF")
 }
 
 // Now is the database's clock. On SQLite, which lives in this process, it is the host's.

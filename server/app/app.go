@@ -60,6 +60,8 @@ const (
 	// retryDatabase is how often a database that is not there is tried again.
 	retryDatabase = time.Second
 	shutdownLimit = 20 * time.Second
+	// requestLimit bounds one request that is no stream, whatever the database does.
+	requestLimit = 25 * time.Second
 	// readyFor is how old the database's last good answer may be for /readyz.
 	readyFor = 5 * time.Second
 )

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/ax-scheduler/ax/internal/message"
+	"github.com/ax-scheduler/ax/internal/store"
 	"github.com/ax-scheduler/ax/server/api"
 	"github.com/ax-scheduler/ax/server/httpx"
 	"github.com/ax-scheduler/ax/server/peer"
@@ -103,6 +105,18 @@ func (a *App) surround(c *gin.Context) {
 	case api && !a.started.Load():
 		a.notStarted(c)
 		return
+	case api && time.Since(time.UnixMilli(a.reached.Load())) > readyFor:
+		// Who asks now would only wait in vain: the database has not answered for a while.
+		p, _ := httpx.Map(c.Request.Context(), store.ErrUnavailable)
+		c.Header("Retry-After", "2")
+		c.Header("Content-Type", "application/problem+json")
+		c.AbortWithStatusJSON(p.Status, p)
+		return
+	}
+	if !strings.HasSuffix(c.Request.URL.Path, "/stream") {
+		limited, cancel := context.WithTimeout(c.Request.Context(), requestLimit)
+		defer cancel()
+		c.Request = c.Request.WithContext(limited)
 	}
 	c.Next()
 }
