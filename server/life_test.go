@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"testing"
@@ -29,6 +30,14 @@ func TestLife(t *testing.T) {
 		{"one failure for all attempts of a batch", oneFailure},
 		{"what waited too long is recorded, or skipped if its job says so", waitedTooLong},
 		{"a success has a message and no error", successHasMessage},
+		{"B10 an operator's drain takes effect at once", drained},
+		{"an executor that never answers a request becomes suspect", deafToRun},
+		{"a job that ends its executors is quarantined", quarantined},
+		{"P9 a pause of 30 heartbeats re-dispatches nothing", pauseMovesNothing},
+		{"C297 a beat that comes late loses no run", lateBeat},
+		{"A7 more time is given on request", moreTime},
+		{"C312 no limit is no limit", noLimit},
+		{"C315 an address that swallows everything holds up nobody else", blackHole},
 	}
 	axtest.Both(t, func(t *testing.T, o ...axtest.Option) {
 		s := axtest.Start(t, o...)
@@ -48,7 +57,7 @@ func retryRules(t *testing.T, ns *axtest.Namespace) {
 	x := ns.App("app").Worker(func(_ context.Context, run axtest.Run) axtest.Result {
 		return axtest.Result{State: "FAILED", Message: "no", Code: run.Params}
 	})
-	rules := []map[string]any{{"codes": []string{"BAD.*"}, "then": "never"}, {"codes": []string{"AGAIN"}, "then": "now"}}
+	rules := []map[string]any{{"codes": []string{"BAD.*"}, "do": "never"}, {"codes": []string{"AGAIN"}, "do": "now"}}
 	job := func(code, initial string) string {
 		return ns.Job(axtest.Def{"name": code, "params": code, "retry": map[string]any{"max": 2, "initial": initial, "backoff": "fixed", "jitter": 0, "rules": rules}})
 	}
@@ -241,7 +250,7 @@ func waitedTooLong(t *testing.T, ns *axtest.Namespace) {
 	}
 	axtest.WaitFor(t, "it is full", func() bool { return len(x.Starts()) == most })
 	full := ns.Job(axtest.Def{"name": "full", "concurrency": policy("allow", 0), "retry": retries(3), "wait": map[string]any{"limit": "1s"}})
-	skip := ns.Job(axtest.Def{"name": "skip", "retry": retries(3), "wait": map[string]any{"limit": "1s", "then": "skip"}})
+	skip := ns.Job(axtest.Def{"name": "skip", "retry": retries(3), "wait": map[string]any{"limit": "1s", "do": "skip"}})
 	failed, skipped := ns.Trigger(full), ns.Trigger(skip)
 	b := ns.Ended(failed)
 	require.Equal(t, []string{"FAILED", "waited_too_long"}, []string{b.State, b.Code()})
@@ -259,4 +268,225 @@ func successHasMessage(t *testing.T, ns *axtest.Namespace) {
 	b := ns.Ended(ns.Trigger(ns.Job(axtest.Def{})))
 	require.Equal(t, "copied 7", b.Executions[0].Message)
 	require.Empty(t, b.Executions[0].Error)
+}
+
+func executors(ns *axtest.Namespace, id, verb string, body any) axtest.Answer {
+	a, err := ns.Client.Try(http.MethodPost, ns.Path("/executors/"+id+"/"+verb), body)
+	if err != nil {
+		return axtest.Answer{}
+	}
+	return a
+}
+
+func drained(t *testing.T, ns *axtest.Namespace) {
+	app := ns.App("app")
+	hold := make(chan struct{})
+	work := func(_ context.Context, run axtest.Run) axtest.Result {
+		if run.Params == "hold" {
+			<-hold
+		}
+		return axtest.Result{}
+	}
+	list := []*axtest.Executor{app.Worker(work), app.Worker(work)}
+	long := ns.Trigger(ns.Job(axtest.Def{"name": "long", "params": "hold"}))
+	ns.Reaches(long, "RUNNING")
+	out, rest := list[0], list[1]
+	if len(rest.Starts()) == 1 {
+		out, rest = rest, out
+	}
+	require.Equal(t, http.StatusUnprocessableEntity, executors(ns, out.Instance(), "drain", map[string]any{"reason": ""}).Status)
+	require.Equal(t, http.StatusNotFound, executors(ns, "999999", "drain", map[string]any{"reason": "new disk"}).Status)
+	a := executors(ns, out.Instance(), "drain", map[string]any{"reason": "new disk"})
+	require.Equal(t, http.StatusOK, a.Status, a.Text())
+	var v struct {
+		State  string
+		Reason axtest.Reason
+		Drain  struct{ By, Reason string }
+	}
+	a.Into(t, &v)
+	require.Equal(t, []string{"DRAINING", "drained_by_operator", "admin", "new disk"}, []string{v.State, v.Reason.Code, v.Drain.By, v.Drain.Reason})
+	quick := ns.Job(axtest.Def{"name": "quick", "concurrency": policy("allow", 0)})
+	for range 6 {
+		require.Equal(t, "SUCCEEDED", ns.Ended(ns.Trigger(quick)).State)
+	}
+	require.Len(t, out.Deliveries(), 1, "nothing new after the answer")
+	require.Len(t, rest.Deliveries(), 6)
+	require.False(t, ns.Batch(long).Final(), "what runs goes on")
+	close(hold)
+	require.Equal(t, "SUCCEEDED", ns.Ended(long).State)
+	a = executors(ns, out.Instance(), "undrain", nil)
+	require.Equal(t, http.StatusOK, a.Status, a.Text())
+	for range 6 {
+		require.Equal(t, "SUCCEEDED", ns.Ended(ns.Trigger(quick)).State)
+	}
+	require.Greater(t, len(out.Deliveries()), 1)
+	found := 0
+	for _, e := range ns.Server.Audit(t, "action=executor.pause&namespace="+ns.Name) {
+		if e.Object.Type == "executor" {
+			found++
+		}
+	}
+	require.Equal(t, 2, found)
+}
+
+func executorState(ns *axtest.Namespace, x *axtest.Executor) (state, reason string) {
+	for _, v := range ns.Executors() {
+		if v.Address == x.Address {
+			if v.Reason != nil {
+				reason = v.Reason.Code
+			}
+			return v.State, reason
+		}
+	}
+	return "", ""
+}
+
+func deafToRun(t *testing.T, ns *axtest.Namespace) {
+	app := ns.App("app")
+	deaf := app.Worker(axtest.Succeed)
+	deaf.Is(axtest.DeafToRun)
+	id := ns.Trigger(ns.Job(axtest.Def{"name": "first", "retry": retries(0)}))
+	axtest.WaitFor(t, "it is suspect although it reports", func() bool {
+		state, reason := executorState(ns, deaf)
+		return state == "SUSPECT" && reason == "requests_unanswered"
+	})
+	fine := app.Worker(axtest.Succeed)
+	quick := ns.Job(axtest.Def{"name": "quick", "concurrency": policy("allow", 0)})
+	for range 3 {
+		require.Equal(t, "SUCCEEDED", ns.Ended(ns.Trigger(quick)).State, "work goes to the other one")
+	}
+	require.NotEmpty(t, fine.Starts())
+	deaf.Is(axtest.Fine)
+	require.True(t, ns.Ended(id).Final())
+	axtest.WaitFor(t, "it is online again", func() bool { state, _ := executorState(ns, deaf); return state == "ONLINE" })
+	axtest.NothingTwice(t, deaf, fine)
+}
+
+func quarantined(t *testing.T, ns *axtest.Namespace) {
+	app := ns.App("app")
+	var list []*axtest.Executor
+	for range 5 {
+		x := app.Worker(axtest.Succeed)
+		x.Is(axtest.DiesAfterAccept)
+		list = append(list, x)
+	}
+	b := ns.Ended(ns.Trigger(ns.Job(axtest.Def{"retry": retries(3)})))
+	require.Equal(t, []string{"FAILED", "quarantined"}, []string{b.State, b.Code()})
+	require.Len(t, b.Executions, 3)
+	dead := 0
+	for _, x := range list {
+		if x.State() == "DEAD" {
+			dead++
+		}
+	}
+	require.Equal(t, 3, dead, "two were spared")
+	require.Contains(t, b.Kinds(), "quarantined")
+}
+
+// The heartbeat of the test's server is 1 s and its lease 30 s.
+func pauseMovesNothing(t *testing.T, ns *axtest.Namespace) {
+	app := ns.App("app")
+	hold := make(chan struct{})
+	work := func(context.Context, axtest.Run) axtest.Result {
+		<-hold
+		return axtest.Result{}
+	}
+	x := app.Worker(work)
+	id := ns.Trigger(ns.Job(axtest.Def{"retry": retries(3)}))
+	ns.Reaches(id, "RUNNING")
+	other := app.Worker(work)
+	x.Silence(true)
+	x.Is(axtest.Hangs)
+	axtest.WaitFor(t, "it was removed after its probe", func() bool { state, _ := executorState(ns, x); return state == "OFFLINE" })
+	axtest.Stays(t, 8*time.Second, "what it runs is left to it", func() bool { return len(ns.Batch(id).Executions) == 1 && !ns.Batch(id).Final() })
+	x.Is(axtest.Fine)
+	x.Silence(false)
+	close(hold)
+	b := ns.Ended(id)
+	require.Equal(t, "SUCCEEDED", b.State)
+	require.Len(t, b.Executions, 1)
+	require.Empty(t, other.Starts())
+	axtest.WaitFor(t, "it is online again", func() bool { state, _ := executorState(ns, x); return state == "ONLINE" })
+}
+
+func lateBeat(t *testing.T, ns *axtest.Namespace) {
+	x := ns.App("app").Worker(axtest.For(9 * time.Second))
+	id := ns.Trigger(ns.Job(axtest.Def{"retry": retries(3)}))
+	ns.Reaches(id, "RUNNING")
+	for range 2 {
+		x.Silence(true)
+		axtest.Pause(2 * time.Second) // two heartbeats late, of three
+		x.Silence(false)
+		x.Beat()
+		state, _ := executorState(ns, x)
+		require.Equal(t, "ONLINE", state)
+	}
+	b := ns.Ended(id)
+	require.Equal(t, "SUCCEEDED", b.State)
+	require.Len(t, b.Executions, 1)
+}
+
+func moreTime(t *testing.T, ns *axtest.Namespace) {
+	hold := make(chan struct{})
+	x := ns.App("app").Worker(func(context.Context, axtest.Run) axtest.Result {
+		<-hold
+		return axtest.Result{}
+	})
+	id := ns.Trigger(ns.Job(axtest.Def{"timeout": "2s", "retry": retries(0)}))
+	ns.Reaches(id, "RUNNING")
+	run := x.Starts()[0].Run
+	ask := func(extendMs int64) (answer string, deadline int64) {
+		status, raw := x.Post("/ax/lease", map[string]any{"type": "lease", "namespace": ns.Name, "app": "app", "instance": x.Instance(), "executions": []map[string]any{{"batchId": run.BatchID, "executionId": run.ExecutionID, "fence": run.Fence, "extendMs": extendMs}}})
+		require.Equal(t, http.StatusOK, status, string(raw))
+		var reply struct {
+			Answers []struct {
+				Answer   string
+				Deadline int64
+			}
+		}
+		require.NoError(t, json.Unmarshal(raw, &reply))
+		return reply.Answers[0].Answer, reply.Answers[0].Deadline
+	}
+	answer, _ := ask(0)
+	require.Equal(t, "renewed", answer)
+	answer, deadline := ask(60_000)
+	require.Equal(t, "extended", answer)
+	require.Greater(t, deadline, time.Now().Add(55*time.Second).UnixMilli())
+	// Without it the limit and its grace of 5 s would be over, and a stop would be asked for.
+	axtest.Stays(t, 10*time.Second, "it is left alone", func() bool { return ns.Batch(id).Executions[0].Stop == nil })
+	close(hold)
+	require.Equal(t, "SUCCEEDED", ns.Ended(id).State)
+}
+
+func noLimit(t *testing.T, ns *axtest.Namespace) {
+	x := ns.App("app").Worker(axtest.Succeed)
+	job := ns.Job(axtest.Def{"timeout": "0s"})
+	require.Equal(t, "SUCCEEDED", ns.Ended(ns.Trigger(job)).State)
+	require.Zero(t, x.Starts()[0].Run.TimeoutMs, "the executor is told of no limit")
+	var v struct{ Timeout string }
+	ns.Client.Get(t, ns.Path("/jobs/"+job), &v)
+	require.Equal(t, "0s", v.Timeout)
+}
+
+func blackHole(t *testing.T, ns *axtest.Namespace) {
+	hole := ns.App("hole").Worker(axtest.Succeed)
+	hole.Is(axtest.Hangs)
+	fine := ns.App("fine").Worker(axtest.Succeed)
+	const n = 50
+	lost := ns.Job(axtest.Def{"name": "lost", "app": "hole", "concurrency": policy("allow", 0), "retry": retries(0)})
+	good := ns.Job(axtest.Def{"name": "good", "app": "fine", "concurrency": policy("allow", 0)})
+	at := time.Now().Add(2 * time.Second)
+	tasks := make([]map[string]any, n)
+	for i := range tasks {
+		tasks[i] = map[string]any{"runAt": at.UTC().Format(time.RFC3339Nano)}
+	}
+	for _, job := range []string{lost, good} {
+		a := ns.Client.Do(t, http.MethodPost, ns.Path("/jobs/"+job+"/delayed/bulk"), tasks)
+		require.Less(t, a.Status, 300, a.Text())
+	}
+	axtest.WaitFor(t, "the healthy ones have started", func() bool { return len(fine.Starts()) == n })
+	for _, s := range fine.Starts() {
+		require.Less(t, s.At.Sub(at), 2*time.Second)
+	}
+	hole.Is(axtest.Fine)
 }

@@ -38,6 +38,9 @@ type Config struct {
 	Heartbeat         time.Duration
 	ProbeDelay        time.Duration
 	Lease             time.Duration
+	StormPercent      int
+	StormWindow       time.Duration
+	RedispatchLimit   int
 	AckTimeout        time.Duration
 	ExecutorWait      time.Duration
 	WaitLimit         time.Duration
@@ -78,6 +81,9 @@ func Settings() []Setting {
 		{"executor-heartbeat", "10s", "duration, 1s to 5m", "How often executors report. Three missed make one suspect.", "duration"},
 		{"executor-probe-delay", "15s", "duration, 1s to 10m", "How long a suspect executor is left alone before it is asked whether it lives.", "duration"},
 		{"executor-lease", "10m", "duration, 30s to 24h", "How long a running execution is left alone while its executor can not be reached.", "duration"},
+		{"executor-storm-percent", "50", "number, 1 to 100", "When more than this share of an app's executors, or of all, falls silent within executor-storm-window (and at least three), none is removed until some report, others come, or an operator says so. 100 = never.", "number"},
+		{"executor-storm-window", "1m", "duration, 10s to 1h", "What counts as at once for executor-storm-percent.", "duration"},
+		{"redispatch-limit", "50", "number, 0 to 1000000", "How many executions whose lease lapsed are sent to another executor in a minute. 0 = no limit.", "number"},
 		{"dispatch-ack-timeout", "3s", "duration, 500ms to 1m", "Bounds one request to an executor, connecting included. It is not a job's timeout.", "duration"},
 		{"dispatch-executor-wait", "5s", "duration, 0s to 1h", "How long an attempt waits for any executor of its app before it fails with no_executor.", "duration"},
 		{"dispatch-wait-limit", "30m", "duration, 10s to 168h", "How long an execution may wait for a free executor before it fails.", "duration"},
@@ -203,6 +209,7 @@ func Load(fs *pflag.FlagSet) (Config, error) {
 	c.AllowPlainHTTP, c.BehindTLSProxy = boolean("allow-plain-http"), boolean("behind-tls-proxy")
 	c.Heartbeat, c.ProbeDelay, c.Lease = span("executor-heartbeat", time.Second, 5*time.Minute), span("executor-probe-delay", time.Second, 10*time.Minute), span("executor-lease", 30*time.Second, 24*time.Hour)
 	c.AckTimeout, c.ExecutorWait, c.WaitLimit = span("dispatch-ack-timeout", 500*time.Millisecond, time.Minute), span("dispatch-executor-wait", 0, time.Hour), span("dispatch-wait-limit", 10*time.Second, 168*time.Hour)
+	c.StormPercent, c.StormWindow, c.RedispatchLimit = number("executor-storm-percent", 1, 100), span("executor-storm-window", 10*time.Second, time.Hour), number("redispatch-limit", 0, 1_000_000)
 	c.PerRequest, c.DelayedInMemory = number("dispatch-per-request", 1, 200), number("delayed-in-memory", 100, 5_000_000)
 	c.Retention, c.DrainDelay = span("history-retention", 24*time.Hour, 87600*time.Hour), span("drain-delay", 0, 5*time.Minute)
 	host, port, err := net.SplitHostPort(c.Listen)
@@ -261,6 +268,7 @@ func (c Config) Print(fs *pflag.FlagSet) string {
 		"listen": c.Listen, "data": c.Data, "database": Masked(c.Database), "admin-password-file": c.AdminPasswordFile, "log-level": c.LogLevel, "log-format": c.LogFormat,
 		"allow-plain-http": strconv.FormatBool(c.AllowPlainHTTP), "behind-tls-proxy": strconv.FormatBool(c.BehindTLSProxy), "advertise-addr": c.AdvertiseAddr, "base-path": c.BasePath, "debug-listen": c.DebugListen,
 		"executor-heartbeat": c.Heartbeat.String(), "executor-probe-delay": c.ProbeDelay.String(), "executor-lease": c.Lease.String(), "dispatch-ack-timeout": c.AckTimeout.String(),
+		"executor-storm-percent": strconv.Itoa(c.StormPercent), "executor-storm-window": c.StormWindow.String(), "redispatch-limit": strconv.Itoa(c.RedispatchLimit),
 		"dispatch-executor-wait": c.ExecutorWait.String(), "dispatch-wait-limit": c.WaitLimit.String(), "dispatch-per-request": strconv.Itoa(c.PerRequest), "delayed-in-memory": strconv.Itoa(c.DelayedInMemory), "history-retention": c.Retention.String(), "drain-delay": c.DrainDelay.String(),
 	}
 	var b strings.Builder

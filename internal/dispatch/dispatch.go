@@ -233,7 +233,7 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 		case w.reason == "":
 			picked = append(picked, c)
 			return ready.Taken
-		case final && w.reason == outcome.ReasonWaitTimeout && e.Batch.Def.Wait.Then == job.WaitSkip && e.Batch.Total == 1 && e.Attempt == 1:
+		case final && w.reason == outcome.ReasonWaitTimeout && e.Batch.Def.Wait.Do == job.WaitSkip && e.Batch.Total == 1 && e.Attempt == 1:
 			expired = append(expired, ready.Skip{Executions: []*ready.Execution{e}, Reason: w.reason})
 			return ready.Dropped
 		case final:

@@ -135,10 +135,27 @@ func (d *Dispatch) onTime(part []delivery) []delivery {
 	return keep
 }
 
+// open takes back what has not been sent to an executor that takes nothing new any more, and keeps the rest.
+func (d *Dispatch) open(part []delivery) []delivery {
+	if len(part) == 0 || !d.registry.Closed(part[0].worker.ID) {
+		return part
+	}
+	var keep, back []delivery
+	for _, p := range part {
+		if p.e.Bound != nil && p.e.Bound.Sent {
+			keep = append(keep, p)
+		} else {
+			back = append(back, p)
+		}
+	}
+	d.back(back, outcome.ReasonDraining)
+	return keep
+}
+
 // deliver posts one request and reports the answers. A request whose fate is not known
 // is repeated to the same executor, which knows what it has already.
 func (d *Dispatch) deliver(ctx context.Context, part []delivery) {
-	if part = d.onTime(part); len(part) == 0 {
+	if part = d.open(d.onTime(part)); len(part) == 0 {
 		return
 	}
 	events, err := d.events(ctx, part)
@@ -172,13 +189,14 @@ func (d *Dispatch) deliver(ctx context.Context, part []delivery) {
 		d.metrics.DispatchTime.Observe(time.Since(sentAt).Seconds())
 		if err == nil {
 			d.metrics.DispatchTries.WithLabelValues("answered").Inc()
+			d.registry.Answered(worker.ID)
 			d.answered(ctx, part, answers, now)
 			return
 		}
 		d.metrics.DispatchTries.WithLabelValues(egress.Coarse(err)).Inc()
 		d.log.WarnContext(ctx, "dispatch failed", slog.String("executor", worker.Address), slog.Int("executions", len(part)), slog.String("err", err.Error()))
 		if egress.Refused(err) {
-			d.registry.Suspect(ctx, worker.ID)
+			d.registry.Refused(ctx, worker.ID)
 			if !uncertain {
 				d.back(part, egress.Coarse(err))
 				return
@@ -194,6 +212,7 @@ func (d *Dispatch) deliver(ctx context.Context, part []delivery) {
 			d.outcome.Report(reports...)
 			return
 		}
+		d.registry.Unanswered(ctx, worker.ID)
 		if !uncertain {
 			uncertain = true
 			d.doubt(ctx, part)

@@ -92,8 +92,8 @@ const (
 type Wait struct {
 	// Limit is the longest wait; 0 = as the server's setting dispatch-wait-limit says (default 30m).
 	Limit schedule.Duration `json:"limit,omitempty"`
-	// Then is one of the Wait constants. Default fail.
-	Then string `json:"then,omitempty"`
+	// Do is one of the Wait constants. Default fail.
+	Do string `json:"do,omitempty"`
 }
 
 // Backoff kinds of a retry policy.
@@ -122,8 +122,8 @@ type Retry struct {
 
 // What a retry rule says.
 const (
-	ThenNever = "never" // it can not heal
-	ThenNow   = "now"   // the next attempt follows without a wait; it counts like any other
+	DoNever = "never" // it can not heal
+	DoNow   = "now"   // the next attempt follows without a wait; it counts like any other
 )
 
 // RetryRule is for attempts that ended with one of its codes.
@@ -131,16 +131,16 @@ type RetryRule struct {
 	// Codes are those that handlers fail with, or reasons such as timed_out; a "*" at the end of one stands
 	// for anything that follows.
 	Codes []string `json:"codes"`
-	// Then is one of the Then constants.
-	Then string `json:"then"`
+	// Do is one of the Do constants.
+	Do string `json:"do"`
 }
 
-// Rule is what the rules say of a code: one of the Then constants, or "" for nothing.
+// Rule is what the rules say of a code: one of the Do constants, or "" for nothing.
 func (r Retry) Rule(code string) string {
 	for _, rule := range r.Rules {
 		for _, c := range rule.Codes {
 			if prefix, open := strings.CutSuffix(c, "*"); c == code || open && strings.HasPrefix(code, prefix) {
-				return rule.Then
+				return rule.Do
 			}
 		}
 	}

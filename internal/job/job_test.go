@@ -196,15 +196,15 @@ func TestADelayedTaskHasItsOwnRetries(t *testing.T) {
 // C306: rules by the code that an attempt ended with; the first that fits counts.
 func TestRetryRules(t *testing.T) {
 	r := job.Retry{Rules: []job.RetryRule{
-		{Codes: []string{"ACCOUNT.LOCKED", "timed_out"}, Then: job.ThenNever},
-		{Codes: []string{"ACCOUNT.*"}, Then: job.ThenNow},
+		{Codes: []string{"ACCOUNT.LOCKED", "timed_out"}, Do: job.DoNever},
+		{Codes: []string{"ACCOUNT.*"}, Do: job.DoNow},
 	}}
 	for code, want := range map[string]string{
-		"ACCOUNT.LOCKED": job.ThenNever, "timed_out": job.ThenNever, "ACCOUNT.BUSY": job.ThenNow, "ACCOUNT.": job.ThenNow, "ACCOUNT": "", "account.busy": "", "handler_failed": "", "": "",
+		"ACCOUNT.LOCKED": job.DoNever, "timed_out": job.DoNever, "ACCOUNT.BUSY": job.DoNow, "ACCOUNT.": job.DoNow, "ACCOUNT": "", "account.busy": "", "handler_failed": "", "": "",
 	} {
 		require.Equal(t, want, r.Rule(code), code)
 	}
-	d := job.Definition{Name: "j", App: "a", Handler: "h", Retry: job.Retry{Max: 1, Jitter: 101, Rules: []job.RetryRule{{Codes: []string{"no blanks"}, Then: "later"}, {Then: job.ThenNow}}}, Wait: job.Wait{Limit: 1, Then: "drop"}}
+	d := job.Definition{Name: "j", App: "a", Handler: "h", Retry: job.Retry{Max: 1, Jitter: 101, Rules: []job.RetryRule{{Codes: []string{"no blanks"}, Do: "later"}, {Do: job.DoNow}}}, Wait: job.Wait{Limit: 1, Do: "drop"}}
 	d.Normalize(0)
 	var bad *job.InvalidError
 	require.ErrorAs(t, d.Validate(time.Now(), []string{"roundRobin"}), &bad)
@@ -214,7 +214,7 @@ func TestRetryRules(t *testing.T) {
 		require.NotEmpty(t, f.Message.EN)
 		require.NotEmpty(t, f.Message.ZH)
 	}
-	require.ElementsMatch(t, []string{"retry.jitter", "retry.rules[0].then", "retry.rules[0].codes", "retry.rules[1].codes", "wait.limit", "wait.then"}, fields)
+	require.ElementsMatch(t, []string{"retry.jitter", "retry.rules[0].do", "retry.rules[0].codes", "retry.rules[1].codes", "wait.limit", "wait.do"}, fields)
 }
 
 // B13: jitter only ever makes a wait longer, by no more than it says; steps are taken as they are.

@@ -46,8 +46,8 @@ func (d *Definition) Normalize(used int) int {
 	if d.Retry.Initial == 0 && len(d.Retry.Steps) == 0 {
 		d.Retry.Initial = schedule.Duration(time.Second)
 	}
-	if d.Wait.Then == "" {
-		d.Wait.Then = WaitFail
+	if d.Wait.Do == "" {
+		d.Wait.Do = WaitFail
 	}
 	if d.Concurrency.Policy == "" {
 		d.Concurrency.Policy = OverlapSkip
@@ -193,7 +193,7 @@ func (d *Definition) Validate(now time.Time, strategies []string) error {
 	between("retry.rules", len(d.Retry.Rules), 0, MaxRetryRules)
 	for i, rule := range d.Retry.Rules {
 		at := fmt.Sprintf("retry.rules[%d]", i)
-		oneOf(at+".then", rule.Then, ThenNever, ThenNow)
+		oneOf(at+".do", rule.Do, DoNever, DoNow)
 		between(at+".codes", len(rule.Codes), 1, MaxRetryCodes)
 		for _, c := range rule.Codes {
 			if !ValidCode(strings.TrimSuffix(c, "*")) {
@@ -204,7 +204,7 @@ func (d *Definition) Validate(now time.Time, strategies []string) error {
 	if d.Wait.Limit != 0 {
 		span("wait.limit", d.Wait.Limit, time.Second, 7*24*time.Hour)
 	}
-	oneOf("wait.then", d.Wait.Then, WaitFail, WaitSkip)
+	oneOf("wait.do", d.Wait.Do, WaitFail, WaitSkip)
 	if d.Timeout != 0 {
 		span("timeout", d.Timeout, time.Second, 30*24*time.Hour)
 	}

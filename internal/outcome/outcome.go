@@ -752,12 +752,12 @@ func (p *pass) next(r *Report, row store.Execution, head store.BatchHead, to bat
 	then := policy.Rule(code)
 	wait, again := policy.Delay(row.Tries(), rand.Float64())
 	switch {
-	case then == job.ThenNever:
+	case then == job.DoNever:
 		p.event(row, "not_retried", "the job's rule for "+code+" says never")
 		return nil, reason, nil
 	case !again:
 		return nil, reason, nil
-	case then == job.ThenNow:
+	case then == job.DoNow:
 		wait = 0
 	}
 	n.NotBefore += wait.Milliseconds()

@@ -54,7 +54,7 @@ func messages() map[string]any {
 	return map[string]any{
 		"register": &protocol.Register{
 			Head: register, Address: "http://127.0.0.1:9801", StartID: startID, Labels: map[string]string{"zone": "a"}, CPU: 2, MemoryMB: 4096, Slots: 5,
-			Handlers: []protocol.Handler{{Name: "syncOrders", Kind: "sharding"}, {Name: "healthCheck", Kind: "simple"}}, Running: running, SDK: "go/0.1.0",
+			Handlers: []protocol.Handler{{Name: "syncOrders", Kind: "sharding"}, {Name: "healthCheck", Kind: "simple"}}, Running: running, SDK: "go/0.1.0", Protocol: 1,
 		},
 		"register-reply":         registered("PENDING", "", "", []protocol.Ref{{BatchID: batchA, ExecutionID: "123"}}),
 		"register-reply-online":  registered("ONLINE", "", "http://127.0.0.1:8082", []protocol.Ref{}),

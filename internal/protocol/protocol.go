@@ -21,6 +21,9 @@ const (
 	PathUnregister = "/ax/executor/unregister"
 )
 
+// Version is that of this protocol. An executor of a later one is refused.
+const Version = 1
+
 // Types of messages; a receiver refuses a type that is not its path's.
 const (
 	TypeRegister = "register"
@@ -79,6 +82,8 @@ type Register struct {
 	Running  []Ref             `json:"running"`
 	SDK      string            `json:"sdk"`
 	Draining bool              `json:"draining"`
+	// Protocol is the version that the executor speaks; absent = 1.
+	Protocol int `json:"protocol,omitempty"`
 }
 
 // Registered answers a Register.

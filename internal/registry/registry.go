@@ -37,6 +37,13 @@ type Settings struct {
 	// Lease is how long a running execution is left alone while its executor can not be
 	// reached. Default 10m.
 	Lease time.Duration
+	// StormShare is the share of an app's executors, or of all, above which their going at once is taken for a
+	// fault of the network and not of theirs: see Storm. Default 0.5; 1 = never.
+	StormShare float64
+	// StormWindow is what counts as at once. Default 1m.
+	StormWindow time.Duration
+	// Redispatch is how many executions whose lease lapsed may move in a minute. Default 50; 0 = no limit.
+	Redispatch int
 }
 
 const (
@@ -45,8 +52,12 @@ const (
 	// paused process does not refuse: its kernel still answers.
 	refusedProbes = 2
 	probeTimeout  = 3 * time.Second
-	challengers   = 8
-	forgetAfter   = 24 * time.Hour
+	challengers   = 64
+	// unanswered is how many requests in a row stay without an answer before an executor gets no more.
+	unanswered = 3
+	// maxPatience bounds the wait before an executor that went silent on requests is tried again.
+	maxPatience = 5 * time.Minute
+	forgetAfter = 24 * time.Hour
 )
 
 // Reasons of a state. The console has a sentence for each in both languages.
@@ -60,6 +71,10 @@ const (
 	ReasonGone        = "process_gone"
 	ReasonLeft        = "left"
 	ReasonDraining    = "draining"
+	ReasonDeaf        = "requests_unanswered"
+	ReasonDrained     = "drained_by_operator"
+	ReasonStorm       = "storm_held"
+	ReasonVersion     = "protocol_version"
 )
 
 // Prober asks an executor whether it lives. dispatch makes it: it is the one client to executors.
@@ -85,10 +100,40 @@ type Executor struct {
 	same      map[string]int         // how many of those are of each handler
 	taken     routing.Needs          // the sum of what those declare; undeclared slots count as one
 	suspectAt time.Time
-	refused   int
-	probing   bool
-	probeAt   time.Time
+	// unreached says that it is suspect because it can not be reached, whatever it reports itself; deaf counts
+	// the requests in a row that it did not answer, trips how often that made it suspect.
+	unreached bool
+	deaf      int
+	trips     int
+	// goneAt is when it was removed although it had not signed off; held says that its removal waits
+	// because too many go at once.
+	goneAt time.Time
+	held   bool
+	// written is the state that the store knows.
+	written standing
+	refused int
+	probing bool
+	probeAt time.Time
 }
+
+// standing is a state with its reason.
+type standing struct{ state, reason string }
+
+func (x *Executor) standing() standing { return standing{x.State, x.Reason} }
+
+// Shown is its state and reason as people see it: one that an operator drains is DRAINING.
+func (x *Executor) Shown() (state, reason string) {
+	switch {
+	case x.DrainedAt > 0 && x.State == store.ExecutorOnline:
+		return store.ExecutorDrained, ReasonDrained
+	case x.held:
+		return x.State, ReasonStorm
+	}
+	return x.State, x.Reason
+}
+
+// open tells whether it takes new work.
+func (x *Executor) open() bool { return x.State == store.ExecutorOnline && x.DrainedAt == 0 }
 
 type runInfo struct {
 	ranMs int64
@@ -111,14 +156,17 @@ type Registry struct {
 	// changed is called when an executor becomes able to take work.
 	changed func()
 
-	mu   sync.RWMutex
-	byID map[int64]*Executor
-	uses map[int64]map[int64]use // job → executor → use
+	mu      sync.RWMutex
+	byID    map[int64]*Executor
+	byPlace map[place]*Executor // the latest process at an address
+	storm   storm
+	writer  writer
+	uses    map[int64]map[int64]use // job → executor → use
 }
 
 // New makes an empty registry. changed is called when capacity has come.
 func New(s *store.Store, c clock.Clock, log *slog.Logger, settings Settings, probe Prober, changed func()) *Registry {
-	return &Registry{store: s, clock: c, log: log, settings: settings, probe: probe, changed: changed, slots: make(chan struct{}, challengers), byID: map[int64]*Executor{}, uses: map[int64]map[int64]use{}}
+	return &Registry{store: s, clock: c, log: log, settings: settings, probe: probe, changed: changed, slots: make(chan struct{}, challengers), byID: map[int64]*Executor{}, byPlace: map[place]*Executor{}, storm: newStorm(), uses: map[int64]map[int64]use{}}
 }
 
 // Settings returns the settings.
@@ -136,16 +184,32 @@ func (r *Registry) Load(ctx context.Context, bucket int) error {
 	for _, e := range list {
 		if x, ok := r.byID[e.ID]; ok {
 			if time.Since(x.BeatAt) > missedBeats*r.settings.Heartbeat {
-				x.Executor, x.BeatAt, x.Beats = e, time.Now(), 0
+				x.Executor, x.BeatAt, x.Beats, x.written = e, time.Now(), 0, standing{e.State, e.Reason}
 			}
 			continue
 		}
 		x := &Executor{Executor: e, Bucket: bucket, BeatAt: time.Now(), running: map[int64]runInfo{}, holds: map[int64]routing.Load{}}
 		_ = json.Unmarshal([]byte(e.Handlers), &x.Handlers)
 		_ = json.Unmarshal([]byte(e.Labels), &x.Labels)
-		r.byID[e.ID] = x
+		x.written = x.standing()
+		r.put(x)
 	}
 	return nil
+}
+
+// place is where an executor is.
+type place struct {
+	app     int64
+	address string
+}
+
+// put takes an executor in, as the latest process at its address. r.mu is held.
+func (r *Registry) put(x *Executor) {
+	r.byID[x.ID] = x
+	at := place{x.AppID, x.Address}
+	if old := r.byPlace[at]; old == nil || old.ID <= x.ID || r.byID[old.ID] != old {
+		r.byPlace[at] = x
+	}
 }
 
 // Drop forgets the executors of a bucket that this server is not responsible for any more: it hears nothing of
@@ -156,6 +220,9 @@ func (r *Registry) Drop(bucket int) {
 	for id, x := range r.byID {
 		if x.Bucket == bucket {
 			delete(r.byID, id)
+			if at := (place{x.AppID, x.Address}); r.byPlace[at] == x {
+				delete(r.byPlace, at)
+			}
 		}
 	}
 }
@@ -169,6 +236,9 @@ func (r *Registry) Beat(ctx context.Context, bucket int, app store.App, m protoc
 	now := clock.Millis(r.clock)
 	if err := checkAddress(m.Address); err != nil {
 		return Executor{Executor: store.Executor{State: store.ExecutorRefused, Reason: ReasonBadAddress}}, nil
+	}
+	if m.Protocol > protocol.Version {
+		return Executor{Executor: store.Executor{State: store.ExecutorRefused, Reason: ReasonVersion}}, nil
 	}
 	labels, err := json.Marshal(m.Labels)
 	if err != nil {
@@ -186,19 +256,22 @@ func (r *Registry) Beat(ctx context.Context, bucket int, app store.App, m protoc
 		x = nil
 	}
 	if x == nil {
+		old := r.byPlace[place{app.ID, m.Address}]
+		anew := old != nil && old.Gone
 		r.mu.Unlock()
 		row := store.Executor{
 			NSID: app.NSID, AppID: app.ID, AppName: app.Name, Address: m.Address, StartID: m.StartID, State: store.ExecutorPending, Reason: ReasonChallenge,
 			Labels: string(labels), Handlers: string(handlers), CPU: m.CPU, MemoryMB: m.MemoryMB, Slots: max(m.Slots, 1), SDK: limit(m.SDK, 64), RegisteredAt: now, ChangedAt: now,
 		}
-		if err := r.store.SaveExecutor(ctx, &row); err != nil {
+		if err := r.register(ctx, &row, anew); err != nil {
 			return Executor{}, fmt.Errorf("register %s: %w", m.Address, err)
 		}
 		r.mu.Lock()
 		x = r.find(app.ID, m.Address)
 		if x == nil || x.StartID != m.StartID {
 			x = &Executor{Executor: row, Bucket: bucket, running: map[int64]runInfo{}, holds: map[int64]routing.Load{}}
-			r.byID[row.ID] = x
+			x.written = x.standing()
+			r.put(x)
 		}
 		r.log.InfoContext(ctx, "executor registered", slog.String("executor", m.Address), slog.String("app", app.Name), slog.Int64("executor_id", row.ID))
 	}
@@ -220,12 +293,13 @@ func (r *Registry) Beat(ctx context.Context, bucket int, app store.App, m protoc
 	came := false
 	switch {
 	case m.Draining:
-		dirty = dirty || x.State != store.ExecutorDrained
 		x.State, x.Reason = store.ExecutorDrained, ReasonDraining
+	case x.State == store.ExecutorSuspect && x.unreached:
+		// It reports, and does not hear: only an answer brings it back.
 	case x.State == store.ExecutorSuspect:
-		x.State, x.Reason, dirty, came = store.ExecutorOnline, "", true, true
+		x.State, x.Reason, x.held, came = store.ExecutorOnline, "", false, true
 	case x.State == store.ExecutorOffline, x.State == store.ExecutorDrained:
-		x.State, x.Reason, dirty = store.ExecutorPending, ReasonChallenge, true
+		x.State, x.Reason, x.unreached, x.deaf = store.ExecutorPending, ReasonChallenge, false, 0
 	case x.State == store.ExecutorOnline, x.State == store.ExecutorPending, x.State == store.ExecutorRefused:
 	}
 	x.Gone = false
@@ -233,16 +307,12 @@ func (r *Registry) Beat(ctx context.Context, bucket int, app store.App, m protoc
 	if challenge {
 		x.probing = true
 	}
-	if dirty {
+	if dirty || x.written != x.standing() {
 		x.ChangedAt = now
 	}
+	r.note(x, dirty)
 	row, out := x.Executor, copyOf(x)
 	r.mu.Unlock()
-	if dirty {
-		if err := r.store.SaveExecutor(ctx, &row); err != nil {
-			r.log.WarnContext(ctx, "executor not saved", slog.String("executor", row.Address), slog.String("err", err.Error()))
-		}
-	}
 	if came {
 		r.changed()
 	}
@@ -253,10 +323,8 @@ func (r *Registry) Beat(ctx context.Context, bucket int, app store.App, m protoc
 }
 
 func (r *Registry) find(appID int64, address string) *Executor {
-	for _, x := range r.byID {
-		if x.AppID == appID && x.Address == address && !x.Gone {
-			return x
-		}
+	if x := r.byPlace[place{appID, address}]; x != nil && !x.Gone && r.byID[x.ID] == x {
+		return x
 	}
 	return nil
 }
@@ -296,13 +364,11 @@ func (r *Registry) challenge(ctx context.Context, e store.Executor) {
 	if x.State == store.ExecutorPending || x.State == store.ExecutorRefused {
 		x.State, x.Reason, x.ChangedAt = state, reason, clock.Millis(r.clock)
 	}
+	r.note(x, false)
 	row := x.Executor
 	r.mu.Unlock()
 	if !changed {
 		return
-	}
-	if err := r.store.SaveExecutor(ctx, &row); err != nil {
-		r.log.WarnContext(ctx, "executor not saved", slog.String("executor", row.Address), slog.String("err", err.Error()))
 	}
 	if state == store.ExecutorOnline {
 		r.log.InfoContext(ctx, "executor online", slog.String("executor", row.Address), slog.String("app", row.AppName))
@@ -324,11 +390,12 @@ func (r *Registry) Remove(ctx context.Context, appID, id int64, startID string) 
 		r.mu.Unlock()
 		return ErrInstance
 	}
-	x.State, x.Reason, x.ChangedAt = store.ExecutorOffline, ReasonLeft, clock.Millis(r.clock)
+	x.State, x.Reason, x.ChangedAt, x.held = store.ExecutorOffline, ReasonLeft, clock.Millis(r.clock), false
+	r.note(x, false)
 	row := x.Executor
 	r.mu.Unlock()
 	r.log.InfoContext(ctx, "executor left", slog.String("executor", row.Address), slog.String("app", row.AppName))
-	return r.store.SaveExecutor(ctx, &row)
+	return nil
 }
 
 // Instance checks that a message's instance belongs to the sender's app and returns it.
@@ -377,7 +444,7 @@ func (r *Registry) Online(appID int64) int {
 	defer r.mu.RUnlock()
 	n := 0
 	for _, x := range r.byID {
-		if x.AppID == appID && x.State == store.ExecutorOnline {
+		if x.AppID == appID && x.open() {
 			n++
 		}
 	}
@@ -417,7 +484,7 @@ func (r *Registry) Candidates(w Want) (list []routing.Candidate, online, offered
 		switch {
 		case x.State == store.ExecutorSuspect:
 			c.Barred = routing.BarSuspect
-		case x.State == store.ExecutorDrained:
+		case x.State == store.ExecutorDrained, x.DrainedAt > 0:
 			c.Barred = routing.BarDraining
 		case x.State != store.ExecutorOnline:
 			c.Barred = routing.BarOffline
@@ -426,8 +493,8 @@ func (r *Registry) Candidates(w Want) (list []routing.Candidate, online, offered
 		case x.Busy >= x.Slots+queueAllowance:
 			c.Barred = routing.BarFull
 		}
-		online = online || x.State == store.ExecutorOnline
-		offered = offered || has && x.State == store.ExecutorOnline
+		online = online || x.open()
+		offered = offered || has && x.open()
 		for _, a := range w.Avoid {
 			if a == x.ID && c.Barred == "" {
 				c.Barred = routing.BarBefore
@@ -443,7 +510,7 @@ func (r *Registry) Takes(id int64, startID, handler string) (Executor, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	x, ok := r.byID[id]
-	if !ok || x.StartID != startID || x.State != store.ExecutorOnline || x.Busy >= x.Slots+queueAllowance || !slices.ContainsFunc(x.Handlers, func(h protocol.Handler) bool { return h.Name == handler }) {
+	if !ok || x.StartID != startID || !x.open() || x.Busy >= x.Slots+queueAllowance || !slices.ContainsFunc(x.Handlers, func(h protocol.Handler) bool { return h.Name == handler }) {
 		return Executor{}, false
 	}
 	return copyOf(x), true
@@ -509,6 +576,8 @@ type Word struct {
 	RanMs int64 // how long the handler had run at that heartbeat; -1 = waiting
 	// SilentFor is the age of the last heartbeat.
 	SilentFor time.Duration
+	// Held: too many went at once, so what it ran is left alone even when its lease has lapsed.
+	Held bool
 }
 
 // Word tells what an executor last said about one execution.
@@ -519,29 +588,62 @@ func (r *Registry) Word(id int64, startID string, execution int64) Word {
 	if !ok || x.StartID != startID {
 		return Word{Gone: !ok || x.StartID != startID}
 	}
-	w := Word{Known: true, Gone: x.Gone, Beats: x.Beats, SilentFor: time.Since(x.BeatAt), RanMs: -1}
+	w := Word{Known: true, Gone: x.Gone, Beats: x.Beats, SilentFor: time.Since(x.BeatAt), RanMs: -1, Held: x.held}
 	if info, ok := x.running[execution]; ok {
 		w.Lists, w.RanMs = true, info.ranMs
 	}
 	return w
 }
 
-// Suspect makes the registry look at an executor now: a connection to it was refused.
-func (r *Registry) Suspect(ctx context.Context, id int64) {
+// Refused makes the registry look at an executor now: a connection to it was refused.
+func (r *Registry) Refused(ctx context.Context, id int64) {
+	r.distrust(ctx, id, ReasonUnreachable, func(x *Executor) bool {
+		x.suspectAt = time.Now().Add(-r.settings.ProbeDelay)
+		return true
+	})
+}
+
+// Unanswered tells that an executor did not answer a request in time. Several in a row make it suspect: it
+// reports, and takes no work. It gets its next chance after the probe delay, and after twice as long each
+// time that it fails again.
+func (r *Registry) Unanswered(ctx context.Context, id int64) {
+	r.distrust(ctx, id, ReasonDeaf, func(x *Executor) bool {
+		if x.deaf++; x.deaf < unanswered {
+			return false
+		}
+		x.deaf = 0
+		x.suspectAt = time.Now().Add(min(r.settings.ProbeDelay<<min(x.trips, 8), maxPatience) - r.settings.ProbeDelay)
+		x.trips++
+		return true
+	})
+}
+
+// Answered tells that an executor answered a request to run something.
+func (r *Registry) Answered(id int64) {
+	r.mu.RLock()
+	x, ok := r.byID[id]
+	fine := !ok || x.deaf == 0 && x.trips == 0
+	r.mu.RUnlock()
+	if fine {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x.deaf, x.trips = 0, 0
+}
+
+func (r *Registry) distrust(ctx context.Context, id int64, reason string, is func(x *Executor) bool) {
 	r.mu.Lock()
 	x, ok := r.byID[id]
-	if !ok || x.State != store.ExecutorOnline {
+	if !ok || x.State != store.ExecutorOnline || !is(x) {
 		r.mu.Unlock()
 		return
 	}
-	x.State, x.Reason, x.suspectAt = store.ExecutorSuspect, ReasonUnreachable, time.Now().Add(-r.settings.ProbeDelay)
-	x.ChangedAt = clock.Millis(r.clock)
+	x.State, x.Reason, x.unreached, x.ChangedAt = store.ExecutorSuspect, reason, true, clock.Millis(r.clock)
+	r.note(x, false)
 	row := x.Executor
 	r.mu.Unlock()
 	r.log.WarnContext(ctx, "executor suspect", slog.String("executor", row.Address), slog.String("app", row.AppName), slog.String("reason", row.Reason))
-	if err := r.store.SaveExecutor(ctx, &row); err != nil {
-		r.log.WarnContext(ctx, "executor not saved", slog.String("executor", row.Address), slog.String("err", err.Error()))
-	}
 }
 
 // Run looks after silent executors until ctx ends, in the buckets for which responsible says that this server
@@ -552,7 +654,7 @@ func (r *Registry) Run(ctx context.Context, responsible func(bucket int) bool) e
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return r.Flush(context.WithoutCancel(ctx))
 		case <-tick.C:
 			r.RunOnce(ctx, time.Now(), responsible)
 		}
@@ -562,37 +664,43 @@ func (r *Registry) Run(ctx context.Context, responsible func(bucket int) bool) e
 // RunOnce marks executors that have been silent for three heartbeats and probes those
 // that stayed so for ProbeDelay. now is a reading of the monotonic clock.
 func (r *Registry) RunOnce(ctx context.Context, now time.Time, responsible func(bucket int) bool) {
-	var save, probe []store.Executor
+	var silent, probe []store.Executor
 	r.mu.Lock()
 	for id, x := range r.byID {
+		quiet := now.Sub(x.BeatAt) > missedBeats*r.settings.Heartbeat
 		switch {
 		case !responsible(x.Bucket):
-		case (x.State == store.ExecutorOnline || x.State == store.ExecutorDrained) && now.Sub(x.BeatAt) > missedBeats*r.settings.Heartbeat:
+			continue
+		case (x.State == store.ExecutorOnline || x.State == store.ExecutorDrained) && quiet:
 			x.State, x.Reason, x.suspectAt, x.ChangedAt = store.ExecutorSuspect, ReasonSilent, now, clock.Millis(r.clock)
-			save = append(save, x.Executor)
+			silent = append(silent, x.Executor)
 		case x.State == store.ExecutorSuspect && now.Sub(x.suspectAt) >= r.settings.ProbeDelay && !x.probing && now.Sub(x.probeAt) >= r.settings.Heartbeat/2:
 			x.probing, x.probeAt = true, now
 			probe = append(probe, x.Executor)
-		case (x.State == store.ExecutorPending || x.State == store.ExecutorRefused) && now.Sub(x.BeatAt) > missedBeats*r.settings.Heartbeat:
+		case (x.State == store.ExecutorPending || x.State == store.ExecutorRefused) && quiet:
 			x.State, x.Reason, x.ChangedAt = store.ExecutorOffline, ReasonSilent, clock.Millis(r.clock)
-			save = append(save, x.Executor)
+			silent = append(silent, x.Executor)
 		case x.State == store.ExecutorOffline && x.Busy == 0 && now.Sub(x.BeatAt) > forgetAfter:
 			delete(r.byID, id)
+			if at := (place{x.AppID, x.Address}); r.byPlace[at] == x {
+				delete(r.byPlace, at)
+			}
+			continue
 		}
+		r.note(x, false) // what changed, and what a failed write left behind
 	}
+	r.weather(ctx, now)
 	r.mu.Unlock()
-	for _, row := range save {
+	for _, row := range silent {
 		r.log.WarnContext(ctx, "executor silent", slog.String("executor", row.Address), slog.String("app", row.AppName), slog.String("state", row.State))
-		if err := r.store.SaveExecutor(ctx, &row); err != nil {
-			r.log.WarnContext(ctx, "executor not saved", slog.String("executor", row.Address), slog.String("err", err.Error()))
-		}
 	}
 	for _, row := range probe {
-		go r.probeSilent(ctx, row)
+		go r.probeSilent(ctx, row, now)
 	}
 }
 
-func (r *Registry) probeSilent(ctx context.Context, e store.Executor) {
+// probeSilent asks a suspect executor whether it lives; now is when that was decided.
+func (r *Registry) probeSilent(ctx context.Context, e store.Executor, now time.Time) {
 	r.slots <- struct{}{}
 	defer func() { <-r.slots }()
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -609,36 +717,50 @@ func (r *Registry) probeSilent(ctx context.Context, e store.Executor) {
 		r.mu.Unlock()
 		return
 	}
-	refused := errors.Is(err, syscall.ECONNREFUSED)
+	reports := now.Sub(x.BeatAt) <= missedBeats*r.settings.Heartbeat
 	switch {
+	case err == nil && answer.StartID == e.StartID && x.unreached:
+		// It can be reached again.
+		x.State, x.Reason, x.unreached, x.refused, x.held, x.ChangedAt = store.ExecutorOnline, "", false, 0, false, clock.Millis(r.clock)
+		r.note(x, false)
+		r.mu.Unlock()
+		r.log.InfoContext(ctx, "executor can be reached again", slog.String("executor", e.Address), slog.String("app", e.AppName))
+		r.changed()
+		return
 	case err == nil && answer.StartID == e.StartID:
 		// It lives but its heartbeats do not arrive. Its runs are left alone; no new work until it is
 		// heard of again.
-		x.refused, x.BeatAt = 0, time.Now()
-		x.suspectAt = time.Now()
+		x.refused, x.BeatAt, x.suspectAt, x.held = 0, time.Now(), time.Now(), false
 		r.mu.Unlock()
 		r.log.WarnContext(ctx, "executor answers but its heartbeats do not arrive", slog.String("executor", e.Address), slog.String("app", e.AppName))
 		return
 	case err == nil: // another process lives there
 		x.Gone = true
-	case refused:
-		x.refused++
-		x.Gone = x.refused >= refusedProbes
-		if !x.Gone {
+	case reports:
+		// It lives, as it reports, and can not be reached: what it runs goes on.
+		r.mu.Unlock()
+		return
+	case errors.Is(err, syscall.ECONNREFUSED):
+		if x.refused++; x.refused < refusedProbes {
+			r.mu.Unlock()
+			return
+		}
+		// Nobody listens there any more: that is known, however many it concerns.
+		x.Gone = true
+	default:
+		if !r.mayGo(x, now) {
 			r.mu.Unlock()
 			return
 		}
 	}
-	x.State, x.Reason, x.ChangedAt = store.ExecutorOffline, ReasonSilent, clock.Millis(r.clock)
+	x.State, x.Reason, x.held, x.goneAt, x.ChangedAt = store.ExecutorOffline, ReasonSilent, false, now, clock.Millis(r.clock)
 	if x.Gone {
 		x.Reason = ReasonGone
 	}
+	r.note(x, false)
 	row := x.Executor
 	r.mu.Unlock()
 	r.log.WarnContext(ctx, "executor removed", slog.String("executor", row.Address), slog.String("app", row.AppName), slog.String("reason", row.Reason))
-	if err := r.store.SaveExecutor(context.WithoutCancel(ctx), &row); err != nil {
-		r.log.WarnContext(ctx, "executor not saved", slog.String("executor", row.Address), slog.String("err", err.Error()))
-	}
 }
 
 // checkAddress refuses what can not be a base URL of an executor.
@@ -666,7 +788,7 @@ func (r *Registry) Count(state string) int {
 	defer r.mu.RUnlock()
 	n := 0
 	for _, x := range r.byID {
-		if x.State == state {
+		if shown, _ := x.Shown(); shown == state {
 			n++
 		}
 	}

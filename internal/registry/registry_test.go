@@ -54,13 +54,20 @@ func newRegistry(t *testing.T) (*registry.Registry, *net1, *store.Store) {
 	t.Helper()
 	s := storetest.New(t)
 	n := &net1{answer: honest}
-	r := registry.New(s, clock.NewManual(time.UnixMilli(1_796_000_000_000)), slog.New(slog.DiscardHandler), registry.Settings{Heartbeat: 10 * time.Second, ProbeDelay: 15 * time.Second, Lease: time.Minute}, n.probe, func() {})
-	return r, n, s
+	return registryOn(s, n), n, s
 }
 
 func ours(bucket int) bool { return bucket == bucketOfApp }
 
 const bucketOfApp = 5
+
+func registryOn(s *store.Store, n *net1) *registry.Registry {
+	return registry.New(s, clock.NewManual(time.UnixMilli(1_796_000_000_000)), discard(), registry.Settings{Heartbeat: 10 * time.Second, ProbeDelay: 15 * time.Second, Lease: time.Minute, StormShare: 0.5, StormWindow: time.Minute, Redispatch: 50}, n.probe, func() {})
+}
+
+func manual() clock.Clock { return clock.NewManual(time.UnixMilli(1_796_000_100_000)) }
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func app() store.App { return store.App{ID: 3, NSID: 1, Name: "app"} }
 
@@ -228,15 +235,14 @@ func TestAccounts(t *testing.T) {
 // A restarted server knows whom to wait for.
 func TestMembershipSurvivesARestart(t *testing.T) {
 	r, n, s := newRegistry(t)
-	ns := store.Namespace{Name: "one", Egress: "[]"}
-	require.NoError(t, s.CreateNamespace(t.Context(), &ns, &store.AuditEntry{ActorType: "system", Action: "namespace.create"}))
-	require.Equal(t, app().NSID, ns.ID)
+	ns := namespace(t, s)
 	x := beat(t, r, "process-one")
 	reaches(t, r, x.ID, store.ExecutorOnline, "")
 	require.Eventually(t, func() bool {
 		list, err := s.ExecutorsIn(t.Context(), ns.Bucket)
 		return err == nil && len(list) == 1 && list[0].State == store.ExecutorOnline
 	}, 10*time.Second, 5*time.Millisecond)
+	require.NoError(t, r.Flush(t.Context()))
 	again := registry.New(s, clock.NewManual(time.UnixMilli(1_796_000_100_000)), slog.New(slog.DiscardHandler), r.Settings(), n.probe, func() {})
 	require.NoError(t, again.Load(t.Context(), ns.Bucket+1))
 	require.False(t, again.Word(x.ID, "process-one", 55).Known, "those of another bucket are another server's")

@@ -106,12 +106,17 @@ func scanAll[T any](rows *sql.Rows) ([]T, error) {
 
 // sequence takes the next id of a name inside tx.
 func (s *Store) sequence(ctx context.Context, tx *sql.Tx, name string) (int64, error) {
-	if _, err := tx.ExecContext(ctx, "UPDATE ax_sequence SET next_id = next_id + 1 WHERE name = ?", name); err != nil {
+	return s.sequenceBlock(ctx, tx, name, 1)
+}
+
+// sequenceBlock takes the next n ids of a name inside tx, and returns the first.
+func (s *Store) sequenceBlock(ctx context.Context, tx *sql.Tx, name string, n int64) (int64, error) {
+	if _, err := tx.ExecContext(ctx, "UPDATE ax_sequence SET next_id = next_id + ? WHERE name = ?", n, name); err != nil {
 		return 0, err
 	}
 	var next int64
 	if err := tx.QueryRowContext(ctx, "SELECT next_id FROM ax_sequence WHERE name = ?", name).Scan(&next); err != nil {
 		return 0, err
 	}
-	return next - 1, nil
+	return next - n, nil
 }

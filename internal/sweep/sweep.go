@@ -64,6 +64,9 @@ type Sweep struct {
 
 	asked    map[int64]int64 // execution → when its stop was last repeated
 	upkeepAt int64
+	// waiting counts the lapsed leases that may not move yet, told when that was logged.
+	waiting int
+	told    time.Time
 }
 
 // Config is what a Sweep needs.
@@ -122,6 +125,7 @@ func (s *Sweep) RunOnce(ctx context.Context, now int64) error {
 		perBucket[b] = append(perBucket[b], row)
 	}
 	var errs error
+	s.waiting = 0
 	for _, f := range owned {
 		errs = errors.Join(errs, s.release(ctx, f.Bucket, now))
 		if len(perBucket[f.Bucket]) > 0 {
@@ -131,6 +135,11 @@ func (s *Sweep) RunOnce(ctx context.Context, now int64) error {
 			s.upkeepAt = now
 			errs = errors.Join(errs, s.upkeep(ctx, now))
 		}
+	}
+	s.registry.Waiting(s.waiting)
+	if s.waiting > 0 && time.Since(s.told) > tellEvery {
+		s.told = time.Now()
+		s.log.ErrorContext(ctx, "too many leases lapse at once: the rest waits for its executors", slog.Int("waiting", s.waiting))
 	}
 	return errs
 }
@@ -144,6 +153,10 @@ func (s *Sweep) look(ctx context.Context, f store.Fence, rows []store.Execution,
 	for _, row := range rows {
 		word := s.registry.Word(row.WorkerID, row.WorkerStartID, row.ID)
 		if v := s.judge(row, word, now, s.cluster.HeldFor(f.Bucket).Milliseconds()); v != nil {
+			if v.Reason == outcome.ReasonLease && !s.registry.Move(row.WorkerID, time.Now()) {
+				s.waiting++
+				continue
+			}
 			reports = append(reports, v)
 			delete(s.asked, row.ID)
 			continue
@@ -244,11 +257,11 @@ func (s *Sweep) judge(row store.Execution, word registry.Word, now, held int64) 
 			return &outcome.Report{ExecutionID: row.ID, Event: batch.RunCancel, Reason: row.StopReason, Unconfirmed: true}
 		}
 	}
-	if row.LeaseUntil > 0 && row.LeaseUntil < now && !word.Lists {
+	if row.LeaseUntil > 0 && row.LeaseUntil < now && !word.Lists && !word.Held {
 		return lost(outcome.ReasonLease)
 	}
 	// Dispatched and never acknowledged, by an executor that can not be reached: no lease was given.
-	if row.LeaseUntil == 0 && !word.Lists && age > max(s.registry.Settings().Lease, resend).Milliseconds() {
+	if row.LeaseUntil == 0 && !word.Lists && !word.Held && age > max(s.registry.Settings().Lease, resend).Milliseconds() {
 		return lost(outcome.ReasonLease)
 	}
 	return nil

@@ -20,7 +20,10 @@ import (
 	"time"
 )
 
-const sdkVersion = "0.1.0"
+const (
+	sdkVersion      = "0.1.0"
+	protocolVersion = 1
+)
 
 // Options says who the executor is and where the server is. Server, App and Key are needed.
 type Options struct {

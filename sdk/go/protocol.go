@@ -85,6 +85,7 @@ type registerMessage struct {
 	Running  []runningRef      `json:"running"`
 	SDK      string            `json:"sdk"`
 	Draining bool              `json:"draining"`
+	Protocol int               `json:"protocol"`
 }
 
 type registerReply struct {

@@ -49,7 +49,7 @@ func (b *beat) once(ctx context.Context) time.Duration {
 	m := registerMessage{
 		header: ex.header("register"), Address: ex.address, StartID: ex.startID, Labels: ex.opts.Labels,
 		CPU: ex.cpu, MemoryMB: ex.memoryMB, Slots: ex.opts.Workers, Handlers: ex.handlerInfos(),
-		Running: ex.runningRefs(), SDK: "go/" + sdkVersion, Draining: ex.isDraining(),
+		Running: ex.runningRefs(), SDK: "go/" + sdkVersion, Draining: ex.isDraining(), Protocol: protocolVersion,
 	}
 	m.Instance = "" // the server knows us by address and start id
 	var reply registerReply

@@ -171,6 +171,7 @@ func New(r *gin.Engine, c Config) (*API, huma.API) {
 	a.history()
 	a.observe()
 	a.system()
+	a.executors()
 	return a, api
 }
 

@@ -73,12 +73,12 @@ type retryBody struct {
 
 type retryRuleBody struct {
 	Codes []string `json:"codes" maxItems:"50" doc:"codes that handlers fail with, or reasons such as timed_out; a * at the end stands for anything"`
-	Then  string   `json:"then" doc:"never: it is not tried again; now: the next attempt follows at once"`
+	Do    string   `json:"do" doc:"never: it is not tried again; now: the next attempt follows at once"`
 }
 
 type waitBody struct {
 	Limit string `json:"limit,omitempty" doc:"how long an execution whose turn has come may wait for an executor; 0s = as the server's setting says (default 30m)"`
-	Then  string `json:"then,omitempty" doc:"fail (default), or skip: a firing that was not sent at all is recorded as skipped"`
+	Do    string `json:"do,omitempty" doc:"fail (default), or skip: a firing that was not sent at all is recorded as skipped"`
 }
 
 type concurrencyBody struct {
@@ -168,7 +168,7 @@ type (
 	}
 	waitView struct {
 		Limit string `json:"limit" doc:"0s = as the server's setting says"`
-		Then  string `json:"then"`
+		Do    string `json:"do"`
 	}
 	concurrencyView struct {
 		Policy string `json:"policy"`
@@ -376,7 +376,7 @@ func (a *API) definition(ctx context.Context, b JobBody, used int) (d job.Defini
 			d.Retry.Jitter = *b.Retry.Jitter
 		}
 		for _, rule := range b.Retry.Rules {
-			d.Retry.Rules = append(d.Retry.Rules, job.RetryRule{Codes: rule.Codes, Then: rule.Then})
+			d.Retry.Rules = append(d.Retry.Rules, job.RetryRule{Codes: rule.Codes, Do: rule.Do})
 		}
 		d.Retry.Backoff, d.Retry.Initial = b.Retry.Backoff, r.duration("retry.initial", b.Retry.Initial)
 		for i, s := range b.Retry.Steps {
@@ -384,7 +384,7 @@ func (a *API) definition(ctx context.Context, b JobBody, used int) (d job.Defini
 		}
 	}
 	if b.Wait != nil {
-		d.Wait = job.Wait{Limit: r.duration("wait.limit", b.Wait.Limit), Then: b.Wait.Then}
+		d.Wait = job.Wait{Limit: r.duration("wait.limit", b.Wait.Limit), Do: b.Wait.Do}
 	}
 	if b.Concurrency != nil {
 		d.Concurrency = job.Concurrency{Policy: b.Concurrency.Policy, Max: b.Concurrency.Max}
@@ -445,7 +445,7 @@ func (a *API) view(j store.Job, recent []store.Recent) jobView {
 		Resources:   resourcesBody{CPU: d.Resources.CPU, MemoryMB: d.Resources.MemoryMB, Slots: d.Resources.Slots},
 		Limits:      append([]string{}, d.Limits...),
 		Retry:       retryView{Max: d.Retry.Max, Backoff: d.Retry.Backoff, Jitter: d.Retry.Jitter},
-		Wait:        waitView{Limit: d.Wait.Limit.String(), Then: cmp.Or(d.Wait.Then, job.WaitFail)},
+		Wait:        waitView{Limit: d.Wait.Limit.String(), Do: cmp.Or(d.Wait.Do, job.WaitFail)},
 		Concurrency: concurrencyView{Policy: d.Concurrency.Policy, Max: d.Concurrency.Max},
 		Misfire:     misfireView{Policy: d.Misfire.Policy, Window: d.Misfire.Window.String(), Max: d.Misfire.Max, Order: cmp.Or(d.Misfire.Order, job.OrderOldest), Rate: d.Misfire.PerSecond()},
 		Triggers:    []triggerBody{}, LastBatches: []resultView{},

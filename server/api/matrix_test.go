@@ -38,7 +38,7 @@ type world struct {
 	t         *testing.T
 	s         *axtest.Server
 	ns        *axtest.Namespace
-	x         *axtest.Executor
+	x, spare  *axtest.Executor
 	job       string // stays as it is
 	batch     string // has ended well
 	execution string
@@ -249,11 +249,19 @@ func operations() map[string]operation {
 			w.ns.Ended(id)
 			return w.ns.Path("/batches/" + id + "/retry")
 		}},
-		"GET " + executions:                            {who: readers, status: 200, path: at("/executions")},
-		"GET " + executions + "/{id}":                  {who: readers, status: 200, path: func(w *world) string { return w.ns.Path("/executions/" + w.execution) }},
-		"GET " + executions + "/{id}/output":           {who: logs, status: 200, path: func(w *world) string { return w.ns.Path("/executions/" + w.execution + "/output") }},
-		"GET " + executions + "/{id}/output/stream":    {who: logs, status: 200, path: func(w *world) string { return w.ns.Path("/executions/" + w.execution + "/output/stream") }},
-		"GET " + executions + "/{id}/stream":           {who: logs, status: 200, path: func(w *world) string { return w.ns.Path("/executions/" + w.execution + "/stream") }},
+		"GET " + executions:                         {who: readers, status: 200, path: at("/executions")},
+		"GET " + executions + "/{id}":               {who: readers, status: 200, path: func(w *world) string { return w.ns.Path("/executions/" + w.execution) }},
+		"GET " + executions + "/{id}/output":        {who: logs, status: 200, path: func(w *world) string { return w.ns.Path("/executions/" + w.execution + "/output") }},
+		"GET " + executions + "/{id}/output/stream": {who: logs, status: 200, path: func(w *world) string { return w.ns.Path("/executions/" + w.execution + "/output/stream") }},
+		"GET " + executions + "/{id}/stream":        {who: logs, status: 200, path: func(w *world) string { return w.ns.Path("/executions/" + w.execution + "/stream") }},
+		"POST /api/v1/namespaces/{namespace}/executors/{id}/drain": {who: keepers, status: 200, changes: "executor.pause", path: func(w *world) string { return w.ns.Path("/executors/" + w.spare.Instance() + "/drain") }, body: func(w *world) any {
+			return map[string]any{"reason": w.fresh()}
+		}},
+		"POST /api/v1/namespaces/{namespace}/executors/{id}/undrain": {who: keepers, status: 200, changes: "executor.pause", path: func(w *world) string { return w.ns.Path("/executors/" + w.spare.Instance() + "/undrain") }},
+		"GET /api/v1/namespaces/{namespace}/executors/storm":         {who: readers, status: 200, path: at("/executors/storm")},
+		"POST /api/v1/namespaces/{namespace}/executors/storm/release": {who: keepers, status: 200, changes: "executor.pause", path: at("/executors/storm/release"), body: func(w *world) any {
+			return map[string]any{"app": "spare", "reason": w.fresh()}
+		}},
 		"GET /api/v1/namespaces/{namespace}/executors": {who: readers, status: 200, path: at("/executors")},
 		"GET /api/v1/namespaces/{namespace}/summary":   {who: readers, status: 200, path: at("/summary")},
 	}
@@ -263,6 +271,7 @@ func newWorld(t *testing.T, s *axtest.Server) *world {
 	t.Helper()
 	w := &world{t: t, s: s, ns: s.Namespace(t)}
 	w.x = w.ns.App("app").Executor(map[string]axtest.Handler{"work": axtest.Succeed, "fail": axtest.Fail, "long": axtest.UntilStopped})
+	w.spare = w.ns.App("spare").Worker(axtest.Succeed)
 	w.job = w.ns.Job(axtest.Def{"name": "steady"})
 	w.calendar("steady")
 	w.batch = w.ns.Trigger(w.job)

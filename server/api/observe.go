@@ -12,35 +12,6 @@ import (
 	"github.com/ax-scheduler/ax/server/httpx"
 )
 
-type handlerView struct {
-	Name string `json:"name"`
-	Kind string `json:"kind"`
-}
-
-type executorView struct {
-	ID             string            `json:"id"`
-	App            string            `json:"app"`
-	Address        string            `json:"address"`
-	State          string            `json:"state" enum:"PENDING,ONLINE,SUSPECT,OFFLINE,DRAINING,REFUSED"`
-	Reason         *reasonView       `json:"reason,omitempty"`
-	HeartbeatAgeMs int64             `json:"heartbeatAgeMs"`
-	Labels         map[string]string `json:"labels"`
-	CPU            int               `json:"cpu"`
-	MemoryMB       int64             `json:"memoryMB"`
-	Slots          int               `json:"slots"`
-	Running        int               `json:"running" doc:"executions that it was given and has not reported"`
-	Handlers       []handlerView     `json:"handlers"`
-	SDK            string            `json:"sdk"`
-	RegisteredAt   string            `json:"registeredAt"`
-	StartID        string            `json:"startId"`
-}
-
-type executorsInput struct {
-	NamespacePath
-	App   string `query:"app" maxLength:"64"`
-	State string `query:"state" enum:"PENDING,ONLINE,SUSPECT,OFFLINE,DRAINING,REFUSED"`
-}
-
 type summaryView struct {
 	Jobs            int64    `json:"jobs"`
 	JobsEnabled     int64    `json:"jobsEnabled"`
@@ -100,34 +71,8 @@ type auditInput struct {
 }
 
 func (a *API) observe() {
-	add(a, http.MethodGet, "/api/v1/namespaces/{namespace}/executors", "listExecutors", "Executors of a namespace", atOwner.of(inNamespace(auth.ExecutorRead)), a.listExecutors)
 	add(a, http.MethodGet, "/api/v1/namespaces/{namespace}/summary", "summary", "How a namespace is doing", atOwner.of(inNamespace(auth.JobRead)), a.summary)
 	add(a, http.MethodGet, "/api/v1/audit", "listAudit", "The audit trail of the namespaces where I may read it, newest first", self(), a.listAudit)
-}
-
-func (a *API) listExecutors(ctx context.Context, in *executorsInput) (*body[list[executorView]], error) {
-	out := list[executorView]{Items: []executorView{}}
-	for _, x := range a.Registry.List(nsOf(ctx).ID) {
-		if in.App != "" && x.AppName != in.App || in.State != "" && x.State != in.State {
-			continue
-		}
-		v := executorView{
-			ID: id(x.ID), App: x.AppName, Address: x.Address, State: x.State, Reason: reasonOf(x.Reason, ""), Labels: x.Labels, CPU: x.CPU, MemoryMB: x.MemoryMB, Slots: x.Slots, Running: x.Busy,
-			Handlers: []handlerView{}, SDK: x.SDK, RegisteredAt: stamp(x.RegisteredAt), StartID: x.StartID, HeartbeatAgeMs: x.Age().Milliseconds(),
-		}
-		if x.State == store.ExecutorOffline {
-			// It is not heard of any more; what is known is when that was noticed.
-			v.HeartbeatAgeMs = max(clock.Millis(a.Clock)-x.ChangedAt, 0)
-		}
-		if v.Labels == nil {
-			v.Labels = map[string]string{}
-		}
-		for _, h := range x.Handlers {
-			v.Handlers = append(v.Handlers, handlerView{h.Name, h.Kind})
-		}
-		out.Items = append(out.Items, v)
-	}
-	return &body[list[executorView]]{out}, nil
 }
 
 func (a *API) summary(ctx context.Context, _ *NamespacePath) (*body[summaryView], error) {

@@ -103,6 +103,11 @@ func reasons() map[string]message.Text {
 		outcome.ReasonUnstopped:              {EN: "The attempt before would not stop and may still run.", ZH: "上一次尝试未能确认停止，可能仍在运行。"},
 		"waiting_" + outcome.ReasonUnstopped: {EN: "It waits: the attempt before would not stop and may still run.", ZH: "等待中：上一次尝试未能确认停止，可能仍在运行。"},
 
+		registry.ReasonDeaf:    {EN: "It reports, but does not answer requests to run something; it gets its next chance in a while.", ZH: "心跳正常，但不应答执行请求，稍后再试。"},
+		registry.ReasonDrained: {EN: "An operator keeps it from new work.", ZH: "已被操作员摘流，不再接收新任务。"},
+		registry.ReasonStorm:   {EN: "It is silent, and too many executors went at once: it is not removed, and what it runs is not started elsewhere.", ZH: "心跳中断，但同时失联的执行器过多：暂不移除，也不在别处重启其任务。"},
+		registry.ReasonVersion: {EN: "It speaks a later version of the protocol than this server; upgrade the server first.", ZH: "执行器的协议版本高于服务器，请先升级服务器。"},
+
 		// registry.ReasonGone has the same code as nothing above: a process that is gone.
 		registry.ReasonGone: {EN: "Its process is gone.", ZH: "进程已不存在。"},
 	}

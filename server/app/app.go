@@ -143,7 +143,7 @@ func (a *App) build() error {
 	a.ready = ready.New(a.clock.Now())
 	policy := egress.NewPolicy(a.own(), c.Loopback())
 	client := dispatch.NewClient(policy, a.ring.ByID, a.clock)
-	a.registry = registry.New(a.store, a.clock, a.log, registry.Settings{Heartbeat: c.Heartbeat, ProbeDelay: c.ProbeDelay, Lease: c.Lease}, client.Probe, a.ready.Nudge)
+	a.registry = registry.New(a.store, a.clock, a.log, registry.Settings{Heartbeat: c.Heartbeat, ProbeDelay: c.ProbeDelay, Lease: c.Lease, StormShare: float64(c.StormPercent) / 100, StormWindow: c.StormWindow, Redispatch: c.RedispatchLimit}, client.Probe, a.ready.Nudge)
 	var id [8]byte
 	_, _ = rand.Read(id[:])
 	a.cluster = cluster.New(cluster.Config{
@@ -212,6 +212,8 @@ func (a *App) gauges() {
 	a.metrics.Gauge("ax_clock_refused_step_seconds", "A step of the database's clock that is not followed until the host's agrees.", func() float64 { return a.clock.Status().Refused.Seconds() })
 	a.metrics.Gauge("ax_clock_steps", "Large steps of the clocks that ax time has followed since the start.", func() float64 { return float64(a.clock.Status().Steps) })
 	a.metrics.Gauge("ax_buckets_owned", "Buckets that this server owns.", func() float64 { return float64(len(a.cluster.Owned())) })
+	a.metrics.Gauge("ax_executors_held", "Silent executors whose removal is held because too many went at once.", func() float64 { return float64(a.registry.Held()) })
+	a.metrics.Gauge("ax_executor_statements", "Statements by which this server has written executors since its start.", func() float64 { return float64(a.registry.Statements()) })
 	a.metrics.Gauge("ax_executors_online", "Executors that take work.", func() float64 { return float64(a.registry.Count(store.ExecutorOnline)) })
 }
 

@@ -212,7 +212,7 @@ func New(t testing.TB, options ...Option) *Server {
 	require.NoError(t, os.WriteFile(password, []byte(Password), 0o600))
 	s := &Server{t: t, log: &journal{}, set: map[string]string{
 		"listen": "127.0.0.1:0", "data": filepath.Join(dir, "data"), "database": "", "admin-password-file": password, "log-level": "info", "executor-heartbeat": "1s", "executor-probe-delay": "1s",
-		"executor-lease": "30s", "dispatch-ack-timeout": "1s", "dispatch-executor-wait": "1s", "dispatch-wait-limit": "20s",
+		"executor-lease": "30s", "executor-storm-percent": "100", "dispatch-ack-timeout": "1s", "dispatch-executor-wait": "1s", "dispatch-wait-limit": "20s",
 	}}
 	for _, o := range options {
 		o(s)

@@ -40,6 +40,7 @@ const (
 	Slow            Fault = "slow"              // answers each request after a while, in time
 	Errs            Fault = "errs"              // answers 500
 	Mute            Fault = "mute"              // runs and never reports
+	DeafToRun       Fault = "deaf to run"       // reports, answers probes, and never answers a request to run
 	DeafToKill      Fault = "deaf to kill"      // answers 500 when asked to stop something, and does not stop it
 )
 
@@ -307,7 +308,7 @@ func (x *Executor) Is(f Fault) {
 	} else if was == Refuses {
 		x.listen()
 	}
-	if was == Hangs {
+	if was == Hangs || was == DeafToRun {
 		x.mu.Lock()
 		close(x.free)
 		x.free = make(chan struct{})
@@ -442,6 +443,13 @@ func (x *Executor) serve(w http.ResponseWriter, r *http.Request) {
 	fault, free := x.fault, x.free
 	x.mu.Unlock()
 	if fault == Hangs {
+		select {
+		case <-free:
+		case <-r.Context().Done():
+		}
+		return
+	}
+	if fault == DeafToRun && strings.HasSuffix(r.URL.Path, "/run") {
 		select {
 		case <-free:
 		case <-r.Context().Done():

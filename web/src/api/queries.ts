@@ -76,6 +76,12 @@ export const executorsQuery = (namespace: string) =>
     queryFn: () => must(api.GET('/api/v1/namespaces/{namespace}/executors', { params: { path: { namespace } } })),
   })
 
+export const stormsQuery = (namespace: string) =>
+  queryOptions({
+    queryKey: [namespace, 'storms'],
+    queryFn: () => must(api.GET('/api/v1/namespaces/{namespace}/executors/storm', { params: { path: { namespace } } })),
+  })
+
 export const jobQuery = (namespace: string, id: string) =>
   queryOptions({
     queryKey: [namespace, 'job', id],

@@ -605,6 +605,74 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/namespaces/{namespace}/executors/storm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Apps too many of whose executors went at once */
+        get: operations["listStorms"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/executors/storm/release": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Say that an app's silent executors are really gone */
+        post: operations["releaseStorm"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/executors/{id}/drain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Keep an executor's address from new work; what it runs goes on */
+        post: operations["drainExecutor"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/executors/{id}/undrain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Let an executor work again */
+        post: operations["undrainExecutor"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/namespaces/{namespace}/jobs": {
         parameters: {
             query?: never;
@@ -1437,6 +1505,15 @@ export interface components {
             path: string;
             value?: unknown;
         };
+        DrainInputBody: {
+            /** @description why; shown to everybody who looks */
+            reason: string;
+        };
+        DrainView: {
+            at: string;
+            by: string;
+            reason: string;
+        };
         EgressInputBody: {
             /** @description such as 10.0.0.0/8:9000-9999; * is every port */
             allow: string[];
@@ -1511,6 +1588,8 @@ export interface components {
             app: string;
             /** Format: int64 */
             cpu: number;
+            /** @description there while an operator keeps it from new work */
+            drain?: components["schemas"]["DrainView"];
             handlers: components["schemas"]["HandlerView"][];
             /** Format: int64 */
             heartbeatAgeMs: number;
@@ -1616,6 +1695,18 @@ export interface components {
             /** Format: int64 */
             version: number;
             wait: components["schemas"]["WaitView"];
+        };
+        LetGoInputBody: {
+            app: string;
+            /** @description how it is known that they are gone */
+            reason: string;
+        };
+        LetGoView: {
+            /**
+             * Format: int64
+             * @description executors that were held
+             */
+            released: number;
         };
         LimitView: {
             /** @description what it covers: all of an app; empty = the jobs that name it in limits */
@@ -1908,6 +1999,18 @@ export interface components {
             en: string;
             zh: string;
         };
+        RedispatchView: {
+            /**
+             * Format: int64
+             * @description how many executions whose lease lapsed move in a minute; 0 = no limit
+             */
+            limit: number;
+            /**
+             * Format: int64
+             * @description how many wait because of the limit
+             */
+            waiting: number;
+        };
         ReplicaView: {
             /** @description where other servers reach it */
             address: string;
@@ -1978,7 +2081,7 @@ export interface components {
             /** @description codes that handlers fail with, or reasons such as timed_out; a * at the end stands for anything */
             codes: string[];
             /** @description never: it is not tried again; now: the next attempt follows at once */
-            then: string;
+            do: string;
         };
         RetryView: {
             backoff: string;
@@ -2071,6 +2174,35 @@ export interface components {
             /** @description it is known not to run any more */
             confirmedAt: string | null;
             reason?: components["schemas"]["ReasonView"];
+        };
+        StormView: {
+            /**
+             * Format: int64
+             * @description executors of the app
+             */
+            all: number;
+            app: string;
+            /**
+             * Format: int64
+             * @description executors of the app that are silent or were removed within the window
+             */
+            going: number;
+            /**
+             * Format: int64
+             * @description silent executors whose removal waits
+             */
+            held: number;
+            /**
+             * Format: int64
+             * @description executions that are left to them meanwhile
+             */
+            running: number;
+            since: string;
+        };
+        StormsView: {
+            /** @description apps too many of whose executors went at once: they are not removed, and what they run is not started elsewhere */
+            items: components["schemas"]["StormView"][];
+            redispatch: components["schemas"]["RedispatchView"];
         };
         SummaryView: {
             /** Format: int64 */
@@ -2216,15 +2348,15 @@ export interface components {
             name: string;
         };
         WaitBody: {
+            /** @description fail (default), or skip: a firing that was not sent at all is recorded as skipped */
+            do?: string;
             /** @description how long an execution whose turn has come may wait for an executor; 0s = as the server's setting says (default 30m) */
             limit?: string;
-            /** @description fail (default), or skip: a firing that was not sent at all is recorded as skipped */
-            then?: string;
         };
         WaitView: {
+            do: string;
             /** @description 0s = as the server's setting says */
             limit: string;
-            then: string;
         };
         WaitingView: {
             /**
@@ -5271,6 +5403,320 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ListExecutorView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listStorms: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StormsView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    releaseStorm: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LetGoInputBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LetGoView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    drainExecutor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DrainInputBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExecutorView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    undrainExecutor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExecutorView"];
                 };
             };
             /** @description Unauthorized */

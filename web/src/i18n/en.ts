@@ -584,6 +584,21 @@ const en = {
     emptyHint: 'Create an app, take its key, and start an executor with it.',
     search: 'Address, label or handler',
     slotsLabel: '{{running}} of {{slots}} slots are in use',
+    drain: 'Drain',
+    undrain: 'Undrain',
+    drainTitle: 'Drain {{address}}',
+    drainText:
+      'It gets no new work from now on; what it runs goes on. This holds for its address until somebody undrains it, also when it or the server restarts.',
+    drainedBy: '{{by}}: {{reason}}',
+    reason: 'Reason',
+    storm:
+      '{{going}} of {{all}} executors of {{app}} went at once. {{held}} are not removed, and the {{running}} executions that they have are not started elsewhere, until some report or somebody says that they are gone.',
+    release: 'They are gone',
+    releaseTitle: 'Silent executors of {{app}} are gone',
+    releaseText:
+      'They are removed at their next failed probe, and what they run is started elsewhere. If they still run, it runs twice.',
+    redispatch:
+      '{{waiting}} executions whose lease lapsed wait: at most {{limit}} a minute are sent to another executor.',
   },
   system: {
     title: 'System',

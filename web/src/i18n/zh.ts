@@ -579,6 +579,19 @@ const zh: Dictionary = {
     emptyHint: '先创建应用，取得密钥，再用它启动执行器。',
     search: '地址、标签或处理器',
     slotsLabel: '{{slots}} 个槽位中 {{running}} 个在用',
+    drain: '摘流',
+    undrain: '恢复接流',
+    drainTitle: '摘流 {{address}}',
+    drainText:
+      '从现在起不再接收新任务，正在执行的继续执行。对该地址一直有效，直到有人恢复，执行器或服务器重启也不影响。',
+    drainedBy: '{{by}}：{{reason}}',
+    reason: '原因',
+    storm:
+      '{{app}} 的 {{all}} 个执行器中有 {{going}} 个同时失联。其中 {{held}} 个暂不移除，其 {{running}} 个执行也不在别处重启，直到部分恢复心跳或有人确认其已不存在。',
+    release: '确认已不存在',
+    releaseTitle: '确认 {{app}} 的失联执行器已不存在',
+    releaseText: '它们将在下次探测失败时移除，其任务会在别处重启。如果它们仍在运行，任务会执行两次。',
+    redispatch: '{{waiting}} 个租约到期的执行在等待：每分钟最多转移 {{limit}} 个。',
   },
   system: {
     title: '系统',

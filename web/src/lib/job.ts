@@ -27,7 +27,7 @@ export function emptyJob(app: string): JobInput {
     routing: { strategy: 'roundRobin', hashKey: '', selector: '', rule: '' },
     retry: { max: 3, backoff: 'exponential', initial: '1s', jitter: 10 },
     timeout: '0s',
-    wait: { limit: '0s', then: 'fail' },
+    wait: { limit: '0s', do: 'fail' },
     concurrency: { policy: 'skip', max: 1 },
     misfire: { policy: 'once', window: '1h', max: 100, order: 'oldest', rate: 10 },
     priority: 0,

@@ -151,7 +151,7 @@ function Detail({ batch, job }: { batch: Batch; job: Job | undefined }) {
       title: t('batch.error'),
       clip: true,
       cell: (one) => {
-        const why = one.error || text(one.reason)
+        const why = one.error || text(one.reason) || one.message
         return <span title={why}>{why}</span>
       },
     },
@@ -423,7 +423,11 @@ function StopNote({ stop }: { stop: NonNullable<Execution['stop']> }) {
     text(stop.reason),
     stop.confirmed ? '' : t('batch.stopUnconfirmed'),
   ]
-  const now = stop.confirmed ? 'batch.stopConfirmed' : stop.acknowledgedAt ? 'batch.stopAcknowledged' : 'batch.stopAsked'
+  const now = stop.confirmed
+    ? 'batch.stopConfirmed'
+    : stop.acknowledgedAt
+      ? 'batch.stopAcknowledged'
+      : 'batch.stopAsked'
   return (
     <span className="two" title={steps.filter(Boolean).join('\n')}>
       {t(now)}

@@ -1,9 +1,13 @@
-import { useQuery } from '@tanstack/react-query'
+import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
-import { appsQuery, executorsQuery } from '../api/queries'
+import { useState } from 'react'
+import { api, must } from '../api/client'
+import { appsQuery, executorsQuery, stormsQuery } from '../api/queries'
 import { type Executor, executorStates } from '../api/types'
-import { PageHead } from '../components/basics'
+import { Guarded, PageHead } from '../components/basics'
 import { type Column, DataPage, DataTable } from '../components/DataTable'
+import { useShowError } from '../components/mutations'
+import { ReasonModal } from '../components/ReasonModal'
 import { StateFilter } from '../components/StateFilter'
 import { StatusTag } from '../components/StatusTag'
 import { TextFilter } from '../components/TextFilter'
@@ -12,7 +16,7 @@ import { useT, useText } from '../i18n/useText'
 import { useEvery } from '../lib/live'
 import { type ExecutorSearch, splitList } from '../lib/search'
 import { formatSpan } from '../lib/time'
-import { useNamespace } from '../shell/namespace'
+import { useCan, useNamespace } from '../shell/namespace'
 
 export function Executors() {
   const t = useT()
@@ -22,6 +26,20 @@ export function Executors() {
   const navigate = useNavigate({ from: '/ns/$ns/executors' })
   const query = useQuery({ ...executorsQuery(ns), refetchInterval: useEvery(2_000) })
   const apps = useQuery(appsQuery(ns))
+  const every = useEvery(5_000)
+  const storms = useQuery({ ...stormsQuery(ns), refetchInterval: every })
+  const can = useCan()
+  const client = useQueryClient()
+  const showError = useShowError()
+  const [draining, setDraining] = useState<Executor>()
+  const [releasing, setReleasing] = useState('')
+  const again = () => client.invalidateQueries({ queryKey: [ns] })
+  const undrain = (one: Executor) =>
+    must(
+      api.POST('/api/v1/namespaces/{namespace}/executors/{id}/undrain', {
+        params: { path: { namespace: ns, id: one.id } },
+      }),
+    ).then(again, showError)
   const set = (change: ExecutorSearch) =>
     void navigate({ search: (old: ExecutorSearch) => ({ ...old, ...change }), replace: true })
 
@@ -61,6 +79,9 @@ export function Executors() {
         <>
           <StatusTag state={one.state} />
           {one.reason && <span className="two">{text(one.reason)}</span>}
+          {one.drain && (
+            <span className="two">{t('executors.drainedBy', { by: one.drain.by, reason: one.drain.reason })}</span>
+          )}
         </>
       ),
     },
@@ -108,9 +129,76 @@ export function Executors() {
     },
   ]
 
+  columns.push({
+    key: 'actions',
+    title: t('common.actions'),
+    cell: (one) => (
+      <Guarded
+        size="small"
+        allowed={can('executor.pause')}
+        permission="executor.pause"
+        disabled={!one.drain && one.state === 'OFFLINE'}
+        onClick={() => (one.drain ? void undrain(one) : setDraining(one))}
+      >
+        {t(one.drain ? 'executors.undrain' : 'executors.drain')}
+      </Guarded>
+    ),
+  })
+
   return (
     <>
       <PageHead title={t('executors.title')} />
+      {storms.data?.items.map((storm) => (
+        <div className="note" role="alert" key={storm.app} style={{ marginBottom: 8 }}>
+          {t('executors.storm', storm)}{' '}
+          <Guarded
+            size="small"
+            danger
+            allowed={can('executor.pause')}
+            permission="executor.pause"
+            onClick={() => setReleasing(storm.app)}
+          >
+            {t('executors.release')}
+          </Guarded>
+        </div>
+      ))}
+      {(storms.data?.redispatch.waiting ?? 0) > 0 && (
+        <div className="note" role="alert" style={{ marginBottom: 8 }}>
+          {t('executors.redispatch', storms.data?.redispatch)}
+        </div>
+      )}
+      {draining && (
+        <ReasonModal
+          title={t('executors.drainTitle', { address: draining.address })}
+          text={t('executors.drainText')}
+          ok={t('executors.drain')}
+          act={(reason) =>
+            must(
+              api.POST('/api/v1/namespaces/{namespace}/executors/{id}/drain', {
+                params: { path: { namespace: ns, id: draining.id } },
+                body: { reason },
+              }),
+            ).then(again)
+          }
+          onClose={() => setDraining(undefined)}
+        />
+      )}
+      {releasing && (
+        <ReasonModal
+          title={t('executors.releaseTitle', { app: releasing })}
+          text={t('executors.releaseText')}
+          ok={t('executors.release')}
+          act={(reason) =>
+            must(
+              api.POST('/api/v1/namespaces/{namespace}/executors/storm/release', {
+                params: { path: { namespace: ns } },
+                body: { app: releasing, reason },
+              }),
+            ).then(again)
+          }
+          onClose={() => setReleasing('')}
+        />
+      )}
       <search className="toolbar">
         <TextFilter
           label={t('executors.search')}

@@ -452,13 +452,13 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
                 />
                 <Choice
                   label={t('form.waitThen')}
-                  refusals={at('wait.then')}
-                  value={job.wait.then}
+                  refusals={at('wait.do')}
+                  value={job.wait.do}
                   options={[
                     ['fail', t('form.waitFail')],
                     ['skip', t('form.waitSkip')],
                   ]}
-                  onChange={(then) => set({ wait: { ...job.wait, then } })}
+                  onChange={(action) => set({ wait: { ...job.wait, do: action } })}
                 />
                 <Choice
                   label={t('form.concurrency')}
@@ -607,7 +607,7 @@ function shownFields(job: JobInput): string[] {
     ...(job.retry.steps?.length ? ['retry.steps'] : ['retry.initial']),
     'timeout',
     'wait.limit',
-    'wait.then',
+    'wait.do',
     'concurrency.policy',
     'concurrency.max',
     'priority',
