@@ -37,6 +37,8 @@ func TestEngine(t *testing.T) {
 		{"C258 queueOne: one waits, the next is skipped", overlapQueueOne},
 		{"C314 queueAll: all run, one after the other, and waiting costs no run time", overlapQueueAll},
 		{"C265 cover: the newest wins", overlapCover},
+		{"C262 queueAll: the queue is bounded, its depth is seen, and what is too much is skipped", overlapQueueBounded},
+		{"B15 cover: the newest waits until it is confirmed that the old one has stopped", coverUnconfirmed},
 		{"C264 allow: side by side up to the limit", overlapAllow},
 		{"C311 a run that ignores its limit is timed out and its late success noted", ignoresTimeout},
 		{"C317 an executor that dies under a time limit ends the run once", diesUnderTimeout},
@@ -386,6 +388,36 @@ func overlapQueueAll(t *testing.T, ns *axtest.Namespace) {
 	require.Equal(t, 1, axtest.Most(x.Starts()))
 }
 
+func overlapQueueBounded(t *testing.T, ns *axtest.Namespace) {
+	hold := make(chan struct{})
+	x := ns.App("app").Worker(wait(hold))
+	job := ns.Job(axtest.Def{"name": "bounded of " + ns.Name, "concurrency": map[string]any{"policy": "queueAll", "max": 1, "queue": 5}})
+	ids := []string{ns.Trigger(job)}
+	ns.Reaches(ids[0], "RUNNING")
+	for range 3 {
+		ids = append(ids, ns.Trigger(job))
+	}
+	axtest.WaitFor(t, "three wait", func() bool { return waits(ns, ids[3]).Position == 3 })
+	warned := func() bool { return strings.Contains(ns.Server.Log(), `job="bounded of `+ns.Name) }
+	require.False(t, warned())
+	for range 2 {
+		ids = append(ids, ns.Trigger(job))
+	}
+	axtest.WaitFor(t, "the queue is full", func() bool { return waits(ns, ids[1]).Of == 5 && waits(ns, ids[5]).Position == 5 })
+	axtest.WaitFor(t, "somebody was told before it was", warned)
+	for range 2 {
+		b := ns.Ended(ns.Trigger(job))
+		require.Equal(t, "SKIPPED", b.State)
+		require.Equal(t, "overlap_queue_full", b.Code())
+	}
+	close(hold)
+	for _, id := range ids {
+		require.Equal(t, "SUCCEEDED", ns.Ended(id).State)
+	}
+	require.Equal(t, 1, axtest.Most(x.Starts()))
+	require.Len(t, x.Starts(), 6)
+}
+
 func overlapCover(t *testing.T, ns *axtest.Namespace) {
 	x := ns.App("app").Worker(func(ctx context.Context, run axtest.Run) axtest.Result {
 		if run.Params == "last" {
@@ -530,6 +562,38 @@ func unconfirmedStop(t *testing.T, ns *axtest.Namespace) {
 	require.Len(t, b.Executions, 1)
 	require.False(t, b.Executions[0].Stop.Confirmed)
 	require.Nil(t, b.Executions[0].Stop.ConfirmedAt)
+}
+
+func coverUnconfirmed(t *testing.T, ns *axtest.Namespace) {
+	hold := make(chan struct{})
+	x := ns.App("app").Worker(func(_ context.Context, run axtest.Run) axtest.Result {
+		if run.Params == "old" {
+			<-hold
+		}
+		return axtest.Result{}
+	})
+	putLimit(t, ns, "one", map[string]any{"max": 1})
+	job := ns.Job(axtest.Def{"concurrency": policy("cover", 1), "retry": retries(0), "limits": []string{"one"}, "params": "old"})
+	first := ns.Trigger(job)
+	ns.Reaches(first, "RUNNING")
+	x.Is(axtest.DeafToKill)
+	a := ns.Client.Do(t, http.MethodPost, ns.Path("/jobs/"+job+"/trigger"), map[string]any{"params": "new"})
+	require.Equal(t, http.StatusOK, a.Status, a.Text())
+	var out struct{ BatchID string }
+	a.Into(t, &out)
+	axtest.WaitFor(t, "the new one waits", func() bool { return waits(ns, out.BatchID).Reason.Code == "waiting_overlap" })
+	old := ns.Ended(first)
+	require.Equal(t, "CANCELLED", old.State)
+	require.Equal(t, "covered_by_next", old.Code())
+	require.False(t, old.Executions[0].Stop.Confirmed)
+	axtest.WaitFor(t, "it says that the stop was not confirmed", func() bool { return waits(ns, out.BatchID).Reason.Code == "waiting_batch_unstopped" })
+	require.Equal(t, 1, limitOf(t, ns, "one").Running, "what may still run keeps its place")
+	axtest.Stays(t, time.Second, "and nothing of the job starts beside it", func() bool { return len(x.Starts()) == 1 })
+	x.Is(axtest.Fine)
+	close(hold)
+	require.Equal(t, "SUCCEEDED", ns.Ended(out.BatchID).State)
+	require.Equal(t, 1, axtest.Most(x.Starts()))
+	axtest.WaitFor(t, "nothing is left of it", func() bool { return limitOf(t, ns, "one").Running == 0 })
 }
 
 func confirmedStop(t *testing.T, ns *axtest.Namespace) {

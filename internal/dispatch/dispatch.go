@@ -166,6 +166,9 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 	if len(verdicts.Missed) > 0 {
 		errs = errors.Join(errs, d.outcome.Miss(ctx, verdicts.Missed))
 	}
+	for _, c := range verdicts.Crowded {
+		d.log.WarnContext(ctx, "queue of a job nearly full", slog.Int64("job_id", c.JobID), slog.String("job", c.Job), slog.Int("waiting", c.Waiting), slog.Int("most", c.Most))
+	}
 	for _, a := range verdicts.Cover {
 		if err := d.outcome.Cancel(ctx, a.Bucket, a.BatchID, outcome.ReasonCovered, nil); err != nil && !errors.Is(err, batch.ErrNotAllowed) && !errors.Is(err, store.ErrNotFound) {
 			errs = errors.Join(errs, err)

@@ -212,13 +212,16 @@ func (r Retry) standard() bool {
 const (
 	OverlapSkip     = "skip"     // the new one is recorded as skipped
 	OverlapQueueOne = "queueOne" // one waits, further ones are skipped
-	OverlapQueueAll = "queueAll" // all wait, up to QueueLimit
+	OverlapQueueAll = "queueAll" // all wait, up to Queue
 	OverlapCover    = "cover"    // the running one is stopped, the new one runs once that is confirmed
 	OverlapAllow    = "allow"    // they run side by side
 )
 
-// QueueLimit bounds what queueAll lets wait for one job.
-const QueueLimit = 1000
+// QueueLimit is how many batches of a job may wait for others of it, unless it says otherwise, and MaxQueue the most that it may say.
+const (
+	QueueLimit = 1000
+	MaxQueue   = 10_000
+)
 
 // Concurrency says what happens when a job is due while it still runs, counted over
 // the whole cluster.
@@ -227,6 +230,16 @@ type Concurrency struct {
 	Policy string `json:"policy"`
 	// Max is how many batches of the job may be active at once. Default 1; with policy allow 0 = no limit.
 	Max int `json:"max"`
+	// Queue is how many batches may wait with the policies queueAll and allow; what is too much is skipped. Default 1000.
+	Queue int `json:"queue,omitempty"`
+}
+
+// QueueOf is how many batches may wait; definitions that do not say so have the default.
+func (c Concurrency) QueueOf() int {
+	if c.Queue == 0 {
+		return QueueLimit
+	}
+	return c.Queue
 }
 
 // Misfire policies: what happens to firings whose time passed while nobody could fire them.

@@ -214,6 +214,10 @@ func (d *Definition) Validate(now time.Time, strategies []string) error {
 	} else {
 		between("concurrency.max", d.Concurrency.Max, 1, 10_000)
 	}
+	between("concurrency.queue", d.Concurrency.Queue, 0, MaxQueue)
+	if p := d.Concurrency.Policy; d.Concurrency.Queue > 0 && p != OverlapQueueAll && p != OverlapAllow {
+		refuse("not_allowed", "concurrency.queue", fmt.Sprint(d.Concurrency.Queue), "Only with the policies queueAll and allow more than one batch waits; leave it out.", "仅 queueAll 与 allow 策略会有多个批次等待，请去掉此项。", "")
+	}
 	oneOf("misfire.policy", d.Misfire.Policy, MisfireSkip, MisfireOnce, MisfireAll)
 	span("misfire.window", d.Misfire.Window, MisfireAfter, 366*24*time.Hour)
 	between("misfire.max", d.Misfire.Max, 1, 100_000)

@@ -45,7 +45,7 @@ func (o *Outcome) linger(bucket int, list []store.Lingering) {
 	}
 	o.mu.Unlock()
 	for _, l := range list {
-		o.ready.Active(ready.Active{BatchID: place(l.ExecutionID), Bucket: bucket, NS: l.NS, JobID: l.JobID})
+		o.ready.Active(ready.Active{BatchID: place(l.ExecutionID), Bucket: bucket, NS: l.NS, JobID: l.JobID, Lingers: true})
 	}
 }
 

@@ -337,11 +337,13 @@ type Place struct {
 	Since          int64 // milliseconds
 }
 
-// ReasonOverlap is of a batch that waits for another of its job to end.
+// Reasons of a wait. The console has a sentence for each in both languages.
 const (
-	ReasonOverlap = "waiting_overlap"
-	ReasonTurn    = "waiting_turn"
-	ReasonLimit   = "waiting_limit"
+	// ReasonOverlap: an earlier batch of the job runs. ReasonUnstopped: one has ended, and nobody confirmed that it stopped.
+	ReasonOverlap   = "waiting_overlap"
+	ReasonUnstopped = "waiting_batch_unstopped"
+	ReasonTurn      = "waiting_turn"
+	ReasonLimit     = "waiting_limit"
 )
 
 // Waits tells what a batch waits for, and how many are before it; false when it does not wait here.
@@ -351,7 +353,13 @@ func (r *Ready) Waits(jobID int64, batchID string, now int64) (Place, bool) {
 	if s := r.jobs[jobID]; s != nil {
 		for i, g := range s.waiting {
 			if b := g.list[0].Batch; b.ID == batchID {
-				return Place{Position: i + 1, Of: len(s.waiting), Reason: ReasonOverlap, Since: g.list[0].NotBefore}, true
+				p := Place{Position: i + 1, Of: len(s.waiting), Reason: ReasonOverlap, Since: g.list[0].NotBefore}
+				for _, a := range s.active {
+					if a.Lingers {
+						p.Reason = ReasonUnstopped
+					}
+				}
+				return p, true
 			}
 		}
 	}

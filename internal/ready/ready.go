@@ -182,6 +182,18 @@ type Verdicts struct {
 	Missed []Skip
 	// Cover lists running batches that have to make room.
 	Cover []Active
+	// Crowded are jobs whose queue is nearly full: soon firings will be skipped.
+	Crowded []Crowd
+}
+
+// crowdedAt is how many per cent of a job's queue are taken when somebody is told.
+const crowdedAt = 80
+
+// Crowd is a job with many batches that wait for others of it.
+type Crowd struct {
+	JobID         int64
+	Job           string
+	Waiting, Most int
 }
 
 // Active is a batch that counts against its job's limit.
@@ -193,6 +205,8 @@ type Active struct {
 	JobID   int64
 	// Backfill is the backfill that it belongs to, 0 = none.
 	Backfill int64
+	// Lingers says that it has ended and its executor did not confirm that it stopped.
+	Lingers bool
 }
 
 // Reasons of a skip. The console has a sentence for each in both languages.
@@ -448,11 +462,15 @@ func (r *Ready) admit(g group, now int64, v *Verdicts) {
 		}
 		s.waiting = append(s.waiting, g)
 	case job.OverlapQueueAll, job.OverlapAllow:
-		if len(s.waiting) >= job.QueueLimit {
+		most := b.Def.Concurrency.QueueOf()
+		if len(s.waiting) >= most {
 			v.Skips = append(v.Skips, Skip{g.list, ReasonQueueFull})
 			return
 		}
 		s.waiting = append(s.waiting, g)
+		if len(s.waiting) == max(most*crowdedAt/100, 1) {
+			v.Crowded = append(v.Crowded, Crowd{b.JobID, b.Def.Name, len(s.waiting), most})
+		}
 	case job.OverlapCover:
 		kept := s.waiting[:0]
 		for _, w := range s.waiting {

@@ -143,12 +143,12 @@ func (a *API) history() {
 	const batches = "/api/v1/namespaces/{namespace}/batches"
 	const executions = "/api/v1/namespaces/{namespace}/executions"
 	add(a, http.MethodGet, batches, "listBatches", "Batches of a namespace, latest due first", inNamespace(auth.BatchRead), a.listBatches)
-	add(a, http.MethodGet, batches+"/{batchId}", "getBatch", "One batch with its executions", inNamespace(auth.BatchRead), a.getBatch)
+	add(a, http.MethodGet, batches+"/{batchId}", "getBatch", "One batch with its executions", atOwner.of(inNamespace(auth.BatchRead)), a.getBatch)
 	accepted := func(op *huma.Operation) { op.DefaultStatus = http.StatusAccepted }
 	add(a, http.MethodPost, batches+"/{batchId}/cancel", "cancelBatch", "Cancel what waits and ask what runs to stop", inNamespace(auth.BatchCancel), a.cancelBatch, accepted)
 	add(a, http.MethodPost, batches+"/{batchId}/retry", "retryBatch", "Try the failed shards again", inNamespace(auth.BatchRetry), a.retryBatch, accepted)
 	add(a, http.MethodGet, executions, "listExecutions", "Executions of a namespace, latest due first", inNamespace(auth.BatchRead), a.listExecutions)
-	add(a, http.MethodGet, executions+"/{id}", "getExecution", "One execution", inNamespace(auth.BatchRead), a.getExecution)
+	add(a, http.MethodGet, executions+"/{id}", "getExecution", "One execution", atOwner.of(inNamespace(auth.BatchRead)), a.getExecution)
 	add(a, http.MethodGet, executions+"/{id}/output", "getOutput", "Output from a byte offset", inNamespace(auth.LogRead), a.getOutput)
 	add(a, http.MethodGet, executions+"/{id}/output/stream", "streamOutput", "Output as it comes (server-sent events)", inNamespace(auth.LogRead), a.streamOutput, streams)
 	add(a, http.MethodGet, executions+"/{id}/stream", "streamExecution", "The same as output/stream", inNamespace(auth.LogRead), a.streamOutput, streams)

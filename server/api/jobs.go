@@ -84,6 +84,7 @@ type waitBody struct {
 type concurrencyBody struct {
 	Policy string `json:"policy,omitempty" doc:"skip (default), queueOne, queueAll, cover or allow"`
 	Max    int    `json:"max,omitempty" doc:"default 1; with allow 0 = no limit"`
+	Queue  *int   `json:"queue,omitempty" minimum:"1" maximum:"10000" doc:"with queueAll and allow: how many batches may wait, what is too much is skipped; default 1000"`
 }
 
 type misfireBody struct {
@@ -173,6 +174,7 @@ type (
 	concurrencyView struct {
 		Policy string `json:"policy"`
 		Max    int    `json:"max"`
+		Queue  int    `json:"queue,omitempty"`
 	}
 	misfireView struct {
 		Policy string  `json:"policy"`
@@ -349,17 +351,17 @@ func (r *reader) triggers(list []triggerBody) []schedule.Spec {
 // definition reads a body. used is the highest trigger number that the job ever gave.
 func (a *API) definition(ctx context.Context, b JobBody, used int) (d job.Definition, last int, err error) {
 	r := &reader{}
+	number := func(n *int) int {
+		if n == nil {
+			return 0
+		}
+		return *n
+	}
 	d = job.Definition{
 		Name: b.Name, App: b.App, Handler: b.Handler, Description: b.Description, Params: string(b.Params), Priority: b.Priority, Limits: b.Limits, Retry: job.Retry{Max: job.DefaultRetries, Jitter: job.DefaultJitter},
 		Triggers: r.triggers(b.Triggers), Timeout: r.duration("timeout", b.Timeout),
 	}
 	if b.Routing != nil {
-		number := func(n *int) int {
-			if n == nil {
-				return 0
-			}
-			return *n
-		}
 		d.Routing = job.Routing{
 			Strategy: b.Routing.Strategy, HashKey: b.Routing.HashKey, Selector: strings.TrimSpace(b.Routing.Selector), Rule: strings.TrimSpace(b.Routing.Rule),
 			Shards: number(b.Routing.Shards), PerExecutor: number(b.Routing.PerExecutor), Quorum: number(b.Routing.Quorum),
@@ -387,7 +389,7 @@ func (a *API) definition(ctx context.Context, b JobBody, used int) (d job.Defini
 		d.Wait = job.Wait{Limit: r.duration("wait.limit", b.Wait.Limit), Do: b.Wait.Do}
 	}
 	if b.Concurrency != nil {
-		d.Concurrency = job.Concurrency{Policy: b.Concurrency.Policy, Max: b.Concurrency.Max}
+		d.Concurrency = job.Concurrency{Policy: b.Concurrency.Policy, Max: b.Concurrency.Max, Queue: number(b.Concurrency.Queue)}
 	}
 	if b.Misfire != nil {
 		d.Misfire = job.Misfire{Policy: b.Misfire.Policy, Window: r.duration("misfire.window", b.Misfire.Window), Max: b.Misfire.Max, Order: b.Misfire.Order}
@@ -446,7 +448,7 @@ func (a *API) view(j store.Job, recent []store.Recent) jobView {
 		Limits:      append([]string{}, d.Limits...),
 		Retry:       retryView{Max: d.Retry.Max, Backoff: d.Retry.Backoff, Jitter: d.Retry.Jitter},
 		Wait:        waitView{Limit: d.Wait.Limit.String(), Do: cmp.Or(d.Wait.Do, job.WaitFail)},
-		Concurrency: concurrencyView{Policy: d.Concurrency.Policy, Max: d.Concurrency.Max},
+		Concurrency: concurrencyView{Policy: d.Concurrency.Policy, Max: d.Concurrency.Max, Queue: d.Concurrency.Queue},
 		Misfire:     misfireView{Policy: d.Misfire.Policy, Window: d.Misfire.Window.String(), Max: d.Misfire.Max, Order: cmp.Or(d.Misfire.Order, job.OrderOldest), Rate: d.Misfire.PerSecond()},
 		Triggers:    []triggerBody{}, LastBatches: []resultView{},
 	}

@@ -37,7 +37,7 @@ type LimitBody struct {
 type limitView struct {
 	Name string `json:"name"`
 	LimitBody
-	Running   int    `json:"running" doc:"executions under it that are at executors"`
+	Running   int    `json:"running" doc:"executions under it that are at executors; of the platform: of the namespaces that the replica which is asked owns"`
 	Waiting   int    `json:"waiting" doc:"executions under it that are due"`
 	Jobs      int    `json:"jobs" doc:"how many name it"`
 	Version   int64  `json:"version"`
@@ -90,7 +90,7 @@ type deletePlatformLimitInput struct {
 
 func (a *API) limits() {
 	const limits = "/api/v1/namespaces/{namespace}/limits"
-	read, write := inNamespace(auth.LimitRead), inNamespace(auth.LimitWrite)
+	read, write := atOwner.of(inNamespace(auth.LimitRead)), inNamespace(auth.LimitWrite)
 	gone := func(op *huma.Operation) { op.DefaultStatus = http.StatusNoContent }
 	add(a, http.MethodGet, limits, "listLimits", "Limits of a namespace", read, func(ctx context.Context, in *limitListInput) (*body[list[limitView]], error) {
 		return a.listLimits(ctx, nsOf(ctx).ID, in.Page)

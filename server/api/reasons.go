@@ -49,6 +49,7 @@ func reasons() map[string]message.Text {
 		"waiting_" + outcome.ReasonExecutorLimit: {EN: "It waits: every executor has as many as its limit allows.", ZH: "等待中：每个执行器上的数量均已达限额。"},
 		ready.ReasonLimit:                        {EN: "It waits: as many as the limit in the detail allows run or have just started.", ZH: "等待中：运行数或启动速率已达详情所示的限额。"},
 		ready.ReasonOverlap:                      {EN: "It waits until an earlier batch of the job has ended.", ZH: "等待中：该作业较早的批次尚未结束。"},
+		ready.ReasonUnstopped:                    {EN: "It waits: an earlier batch of the job was stopped, nobody confirmed that it did, and it may still run.", ZH: "等待中：该作业较早的批次已要求停止但未确认，可能仍在运行。"},
 		ready.ReasonTurn:                         {EN: "It waits for its turn.", ZH: "等待中：正在排队。"},
 		outcome.ReasonDatabase:                   {EN: "What belongs to it could not be read from the database; it is tried again.", ZH: "暂时无法从数据库读取其内容，稍后重试。"},
 		outcome.ReasonRescheduled:                {EN: "It was moved to another time and goes on under the batchId in the detail.", ZH: "已改期，以详情中的批次号继续。"},

@@ -1420,11 +1420,18 @@ export interface components {
             max?: number;
             /** @description skip (default), queueOne, queueAll, cover or allow */
             policy?: string;
+            /**
+             * Format: int64
+             * @description with queueAll and allow: how many batches may wait, what is too much is skipped; default 1000
+             */
+            queue?: number;
         };
         ConcurrencyView: {
             /** Format: int64 */
             max: number;
             policy: string;
+            /** Format: int64 */
+            queue?: number;
         };
         CreatedAppView: {
             createdAt: string;
@@ -1733,7 +1740,7 @@ export interface components {
             rate?: number;
             /**
              * Format: int64
-             * @description executions under it that are at executors
+             * @description executions under it that are at executors; of the platform: of the namespaces that the replica which is asked owns
              */
             running: number;
             updatedAt: string;
