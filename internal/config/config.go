@@ -48,6 +48,9 @@ type Config struct {
 	DelayedInMemory   int
 	DebugListen       string
 	Retention         time.Duration
+	OutputRetention   time.Duration
+	OutputLimit       int
+	OutputPerDay      int
 	DrainDelay        time.Duration
 	// Demo marks a demonstration server; it is no setting.
 	Demo bool
@@ -90,6 +93,9 @@ func Settings() []Setting {
 		{"dispatch-per-request", "100", "number, 1 to 200", "The most executions that one request to an executor carries. 1 = a request for each.", "number"},
 		{"delayed-in-memory", "50000", "number, 100 to 5000000", "How many firings may wait in memory before delayed tasks that are due within ten minutes rest in the database too. One costs about 600 bytes.", "number"},
 		{"history-retention", "720h", "duration, 24h to 87600h", "How long batches, executions and output are kept.", "duration"},
+		{"output-retention", "720h", "duration, 24h to 87600h", "How long the output of executions is kept, if history is kept that long. Its last 4 kB stay with the execution.", "duration"},
+		{"output-limit", "32", "MiB, 1 to 1024", "How much output one execution may write; the rest is cut, with a mark.", "number"},
+		{"output-per-day", "10240", "MiB, 1 to 10000000", "How much output the executions of one namespace may write on a day (UTC); the rest is cut, with a mark.", "number"},
 		{"drain-delay", "0s", "duration, 0s to 5m", "How long the server goes on serving after SIGTERM while load balancers take notice.", "duration"},
 	}
 }
@@ -211,6 +217,7 @@ func Load(fs *pflag.FlagSet) (Config, error) {
 	c.AckTimeout, c.ExecutorWait, c.WaitLimit = span("dispatch-ack-timeout", 500*time.Millisecond, time.Minute), span("dispatch-executor-wait", 0, time.Hour), span("dispatch-wait-limit", 10*time.Second, 168*time.Hour)
 	c.StormPercent, c.StormWindow, c.RedispatchLimit = number("executor-storm-percent", 1, 100), span("executor-storm-window", 10*time.Second, time.Hour), number("redispatch-limit", 0, 1_000_000)
 	c.PerRequest, c.DelayedInMemory = number("dispatch-per-request", 1, 200), number("delayed-in-memory", 100, 5_000_000)
+	c.OutputRetention, c.OutputLimit, c.OutputPerDay = span("output-retention", 24*time.Hour, 87600*time.Hour), number("output-limit", 1, 1024), number("output-per-day", 1, 10_000_000)
 	c.Retention, c.DrainDelay = span("history-retention", 24*time.Hour, 87600*time.Hour), span("drain-delay", 0, 5*time.Minute)
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
@@ -269,7 +276,7 @@ func (c Config) Print(fs *pflag.FlagSet) string {
 		"allow-plain-http": strconv.FormatBool(c.AllowPlainHTTP), "behind-tls-proxy": strconv.FormatBool(c.BehindTLSProxy), "advertise-addr": c.AdvertiseAddr, "base-path": c.BasePath, "debug-listen": c.DebugListen,
 		"executor-heartbeat": c.Heartbeat.String(), "executor-probe-delay": c.ProbeDelay.String(), "executor-lease": c.Lease.String(), "dispatch-ack-timeout": c.AckTimeout.String(),
 		"executor-storm-percent": strconv.Itoa(c.StormPercent), "executor-storm-window": c.StormWindow.String(), "redispatch-limit": strconv.Itoa(c.RedispatchLimit),
-		"dispatch-executor-wait": c.ExecutorWait.String(), "dispatch-wait-limit": c.WaitLimit.String(), "dispatch-per-request": strconv.Itoa(c.PerRequest), "delayed-in-memory": strconv.Itoa(c.DelayedInMemory), "history-retention": c.Retention.String(), "drain-delay": c.DrainDelay.String(),
+		"dispatch-executor-wait": c.ExecutorWait.String(), "dispatch-wait-limit": c.WaitLimit.String(), "dispatch-per-request": strconv.Itoa(c.PerRequest), "delayed-in-memory": strconv.Itoa(c.DelayedInMemory), "history-retention": c.Retention.String(), "output-retention": c.OutputRetention.String(), "output-limit": strconv.Itoa(c.OutputLimit), "output-per-day": strconv.Itoa(c.OutputPerDay), "drain-delay": c.DrainDelay.String(),
 	}
 	var b strings.Builder
 	for _, s := range Settings() {

@@ -139,7 +139,8 @@ func (s *Store) DropHistory(ctx context.Context, beforeDay int) (dropped int64, 
 			dropped++
 		}
 	}
-	return dropped + s.dropOutput(ctx, beforeDay), nil
+	n, err := s.DropOutput(ctx, beforeDay)
+	return dropped + n, err
 }
 
 func (s *Store) deleteSteps(ctx context.Context, beforeDay int) (int64, error) {
@@ -163,24 +164,6 @@ func (s *Store) deleteSteps(ctx context.Context, beforeDay int) (int64, error) {
 			}
 		}
 	}
-	return total + s.dropOutput(ctx, beforeDay), nil
-}
-
-// dropOutput deletes output of executions whose day is gone, in steps.
-func (s *Store) dropOutput(ctx context.Context, beforeDay int) int64 {
-	limit := batch.ExecutionID(beforeDay, 0, 0)
-	var total int64
-	for ctx.Err() == nil {
-		var to sql.NullInt64
-		if err := s.main.QueryRowContext(ctx, "SELECT MAX(execution_id) FROM (SELECT execution_id FROM execution_output WHERE execution_id < ? ORDER BY execution_id LIMIT 2000) x", limit).Scan(&to); err != nil || !to.Valid {
-			return total
-		}
-		res, err := s.main.ExecContext(ctx, "DELETE FROM execution_output WHERE execution_id <= ?", to.Int64)
-		if err != nil {
-			return total
-		}
-		n, _ := res.RowsAffected()
-		total += n
-	}
-	return total
+	n, err := s.DropOutput(ctx, beforeDay)
+	return total + n, err
 }

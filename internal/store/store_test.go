@@ -135,16 +135,16 @@ func TestOutputKeepsItsOrder(t *testing.T) {
 		chunk := func(seq int64, text string) store.Chunk {
 			return store.Chunk{ExecutionID: id, Seq: seq, Text: text, Progress: -1}
 		}
-		next, err := s.AppendOutput(ctx, 1, id, batch.Day(due), []store.Chunk{chunk(1, "eins 一\n"), chunk(2, "zwei\n")}, 1<<20, due)
+		next, _, err := s.AppendOutput(ctx, 1, id, batch.Day(due), []store.Chunk{chunk(1, "eins 一\n"), chunk(2, "zwei\n")}, store.Room{Execution: 1 << 20, Namespace: 1 << 20}, due)
 		require.NoError(t, err)
 		require.EqualValues(t, 3, next)
-		next, err = s.AppendOutput(ctx, 1, id, batch.Day(due), []store.Chunk{chunk(2, "zwei\n"), chunk(3, "drei\n")}, 1<<20, due)
+		next, _, err = s.AppendOutput(ctx, 1, id, batch.Day(due), []store.Chunk{chunk(2, "zwei\n"), chunk(3, "drei\n")}, store.Room{Execution: 1 << 20, Namespace: 1 << 20}, due)
 		require.NoError(t, err)
 		require.EqualValues(t, 4, next)
-		next, err = s.AppendOutput(ctx, 1, id, batch.Day(due), []store.Chunk{chunk(9, "neun\n")}, 1<<20, due)
+		next, _, err = s.AppendOutput(ctx, 1, id, batch.Day(due), []store.Chunk{chunk(9, "neun\n")}, store.Room{Execution: 1 << 20, Namespace: 1 << 20}, due)
 		require.ErrorIs(t, err, store.ErrGap)
 		require.EqualValues(t, 4, next)
-		_, err = s.AppendOutput(ctx, 2, id, batch.Day(due), []store.Chunk{chunk(4, "fremd\n")}, 1<<20, due)
+		_, _, err = s.AppendOutput(ctx, 2, id, batch.Day(due), []store.Chunk{chunk(4, "fremd\n")}, store.Room{Execution: 1 << 20, Namespace: 1 << 20}, due)
 		require.ErrorIs(t, err, store.ErrNotFound, "another namespace")
 		text, to, err := s.Output(ctx, 1, id, 0, 1<<20)
 		require.NoError(t, err)

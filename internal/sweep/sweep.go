@@ -49,6 +49,8 @@ const (
 type Settings struct {
 	// Retention is how long history is kept. Default 720h (30 days).
 	Retention time.Duration
+	// OutputRetention is how long output is kept; not longer than history. Default 720h.
+	OutputRetention time.Duration
 }
 
 // Sweep patrols.
@@ -302,5 +304,6 @@ func (s *Sweep) upkeep(ctx context.Context, now int64) error {
 	if dropped > 0 {
 		s.log.InfoContext(ctx, "history dropped", slog.Int64("count", dropped), slog.Int("before_day", before))
 	}
-	return errors.Join(err, dropErr, s.store.ForgetExecutors(ctx, now-24*time.Hour.Milliseconds()), s.store.SweepThrottle(ctx, now-24*time.Hour.Milliseconds()), s.store.SweepDedupe(ctx, now), s.store.ForgetMoves(ctx, now-movesKept.Milliseconds(), now-time.Hour.Milliseconds()))
+	_, outErr := s.store.DropOutput(ctx, batch.Day(now-s.settings.OutputRetention.Milliseconds()))
+	return errors.Join(err, dropErr, outErr, s.store.ForgetOutputUsed(ctx, batch.Day(now)-1), s.store.ForgetExecutors(ctx, now-24*time.Hour.Milliseconds()), s.store.SweepThrottle(ctx, now-24*time.Hour.Milliseconds()), s.store.SweepDedupe(ctx, now), s.store.ForgetMoves(ctx, now-movesKept.Milliseconds(), now-time.Hour.Milliseconds()))
 }

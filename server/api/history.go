@@ -150,6 +150,7 @@ func (a *API) history() {
 	add(a, http.MethodGet, executions, "listExecutions", "Executions of a namespace, latest due first", inNamespace(auth.BatchRead), a.listExecutions)
 	add(a, http.MethodGet, executions+"/{id}", "getExecution", "One execution", atOwner.of(inNamespace(auth.BatchRead)), a.getExecution)
 	add(a, http.MethodGet, executions+"/{id}/output", "getOutput", "Output from a byte offset", inNamespace(auth.LogRead), a.getOutput)
+	add(a, http.MethodGet, executions+"/{id}/output/download", "downloadOutput", "The whole output as a text file", inNamespace(auth.LogRead), a.downloadOutput, isText)
 	add(a, http.MethodGet, executions+"/{id}/output/stream", "streamOutput", "Output as it comes (server-sent events)", inNamespace(auth.LogRead), a.streamOutput, streams)
 	add(a, http.MethodGet, executions+"/{id}/stream", "streamExecution", "The same as output/stream", inNamespace(auth.LogRead), a.streamOutput, streams)
 }

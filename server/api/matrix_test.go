@@ -249,11 +249,12 @@ func operations() map[string]operation {
 			w.ns.Ended(id)
 			return w.ns.Path("/batches/" + id + "/retry")
 		}},
-		"GET " + executions:                         {who: readers, status: 200, path: at("/executions")},
-		"GET " + executions + "/{id}":               {who: readers, status: 200, path: func(w *world) string { return w.ns.Path("/executions/" + w.execution) }},
-		"GET " + executions + "/{id}/output":        {who: logs, status: 200, path: func(w *world) string { return w.ns.Path("/executions/" + w.execution + "/output") }},
-		"GET " + executions + "/{id}/output/stream": {who: logs, status: 200, path: func(w *world) string { return w.ns.Path("/executions/" + w.execution + "/output/stream") }},
-		"GET " + executions + "/{id}/stream":        {who: logs, status: 200, path: func(w *world) string { return w.ns.Path("/executions/" + w.execution + "/stream") }},
+		"GET " + executions:                           {who: readers, status: 200, path: at("/executions")},
+		"GET " + executions + "/{id}":                 {who: readers, status: 200, path: func(w *world) string { return w.ns.Path("/executions/" + w.execution) }},
+		"GET " + executions + "/{id}/output":          {who: logs, status: 200, path: func(w *world) string { return w.ns.Path("/executions/" + w.execution + "/output") }},
+		"GET " + executions + "/{id}/output/download": {who: logs, status: 200, path: func(w *world) string { return w.ns.Path("/executions/" + w.execution + "/output/download") }},
+		"GET " + executions + "/{id}/output/stream":   {who: logs, status: 200, path: func(w *world) string { return w.ns.Path("/executions/" + w.execution + "/output/stream") }},
+		"GET " + executions + "/{id}/stream":          {who: logs, status: 200, path: func(w *world) string { return w.ns.Path("/executions/" + w.execution + "/stream") }},
 		"POST /api/v1/namespaces/{namespace}/executors/{id}/drain": {who: keepers, status: 200, changes: "executor.pause", path: func(w *world) string { return w.ns.Path("/executors/" + w.spare.Instance() + "/drain") }, body: func(w *world) any {
 			return map[string]any{"reason": w.fresh()}
 		}},

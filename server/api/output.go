@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -36,6 +37,44 @@ func (a *API) getOutput(ctx context.Context, in *outputInput) (*body[outputView]
 		return nil, err
 	}
 	return &body[outputView]{outputView{Text: text, NextOffset: next, End: text == "" && e.Status.Final()}}, nil
+}
+
+func isText(op *huma.Operation) {
+	op.Responses = map[string]*huma.Response{"200": {Description: "What there is so far", Content: map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}}}}
+}
+
+// downloadFor bounds the sending of one page of a download.
+const downloadFor = 30 * time.Second
+
+func (a *API) downloadOutput(ctx context.Context, in *ExecutionPath) (*huma.StreamResponse, error) {
+	e, err := a.execution(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	ns := nsOf(ctx).ID
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		hc.SetHeader("Content-Type", "text/plain; charset=utf-8")
+		hc.SetHeader("Content-Disposition", fmt.Sprintf(`attachment; filename="%s-%d-%d.log"`, e.BatchID, e.Shard, e.Attempt))
+		hc.SetHeader("Cache-Control", "no-store")
+		gc := humagin.Unwrap(hc)
+		control := http.NewResponseController(gc.Writer)
+		for offset := int64(0); ; {
+			_ = control.SetWriteDeadline(time.Now().Add(downloadFor))
+			text, next, err := a.Store.Output(hc.Context(), ns, e.ID, offset, streamChunk)
+			if err != nil {
+				// The status is sent already; a connection that breaks off says that it is not whole.
+				a.Log.WarnContext(hc.Context(), "download of output broke off", slog.Int64("execution_id", e.ID), slog.String("err", err.Error()))
+				panic(http.ErrAbortHandler)
+			}
+			if text == "" {
+				return
+			}
+			if _, err := gc.Writer.WriteString(text); err != nil {
+				return
+			}
+			offset = next
+		}
+	}}, nil
 }
 
 // Output tells streams that an execution has new output. It is safe for concurrent use.

@@ -191,10 +191,13 @@ func (a *App) build() error {
 		Store: a.store, Cluster: a.cluster, Ready: a.ready, Registry: a.registry, Outcome: a.outcome, Router: router, Clock: a.clock, Metrics: a.metrics, Log: a.log,
 		Client: client, Port: portNumber, Settings: dispatch.Settings{AckTimeout: c.AckTimeout, ExecutorWait: c.ExecutorWait, WaitLimit: c.WaitLimit, PerRequest: c.PerRequest},
 	})
-	a.sweep = sweep.New(sweep.Config{Store: a.store, Cluster: a.cluster, Registry: a.registry, Ready: a.ready, Outcome: a.outcome, Clock: a.clock, Log: a.log, Settings: sweep.Settings{Retention: c.Retention}})
+	a.sweep = sweep.New(sweep.Config{Store: a.store, Cluster: a.cluster, Registry: a.registry, Ready: a.ready, Outcome: a.outcome, Clock: a.clock, Log: a.log, Settings: sweep.Settings{Retention: c.Retention, OutputRetention: min(c.OutputRetention, c.Retention)}})
 	a.gauges()
 	output := api.NewOutput()
-	a.executors = executorapi.New(executorapi.Config{Store: a.store, Cluster: a.cluster, Peers: a.peers, Ring: a.ring, Registry: a.registry, Outcome: a.outcome, Clock: a.clock, Metrics: a.metrics, Log: a.log, Output: output.Arrived})
+	a.executors = executorapi.New(executorapi.Config{
+		Store: a.store, Cluster: a.cluster, Peers: a.peers, Ring: a.ring, Registry: a.registry, Outcome: a.outcome, Clock: a.clock, Metrics: a.metrics, Log: a.log, Output: output.Arrived,
+		OutputLimit: int64(c.OutputLimit) << 20, OutputPerDay: int64(c.OutputPerDay) << 20,
+	})
 	a.handler = a.routes(api.Config{
 		Store: a.store, Auth: a.auth, Ring: a.ring, Cluster: a.cluster, Peers: a.peers, Registry: a.registry, Ready: a.ready, Trigger: a.trigger, Outcome: a.outcome, Router: router, Clock: a.clock,
 		ClockStatus: a.clock.Status,

@@ -134,7 +134,7 @@ func (a *API) keepResults(ctx context.Context, from sender, body []byte) (any, e
 	if err := a.remembered(ctx, from, m.Instance); err != nil {
 		return nil, err
 	}
-	reports, out, at, err := a.reports(from, m)
+	reports, out, at, err := a.reports(ctx, from, m)
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +234,7 @@ func (a *API) apply(ctx context.Context, row store.InboxRow) error {
 		if err := decode(row.Body, &m); err != nil {
 			return drop(err)
 		}
-		reports, _, _, err := a.reports(from, m)
+		reports, _, _, err := a.reports(ctx, from, m)
 		if err != nil {
 			return drop(err)
 		}

@@ -36,8 +36,6 @@ import (
 const (
 	maxBody    = 1 << 20
 	maxLogBody = 256 << 10
-	// maxOutput bounds the output of one execution.
-	maxOutput = 32 << 20
 	// readFor bounds the reading of a body from a sender that is not known yet.
 	readFor = 10 * time.Second
 	// seenLimit bounds the remembered message ids.
@@ -59,6 +57,9 @@ type API struct {
 	wake     chan struct{}
 	// output is called when an execution has new output.
 	output func(executionID int64)
+	quota  *quota
+	// secrets tells what must not be seen of an execution; nil = nothing.
+	secrets func(ctx context.Context, executionID int64) []string
 }
 
 // Config is what an API needs.
@@ -73,11 +74,16 @@ type Config struct {
 	Cluster  *cluster.Cluster
 	Peers    *peer.Peers
 	Output   func(executionID int64)
+	// OutputLimit bounds the output of one execution, OutputPerDay that of a namespace on a day, in bytes.
+	OutputLimit, OutputPerDay int64
+	// Secrets lists the values that an execution was given and that nobody may read in its output, messages
+	// and result: they are masked before they are stored. nil = none.
+	Secrets func(ctx context.Context, executionID int64) []string
 }
 
 // New makes the API.
 func New(c Config) *API {
-	return &API{store: c.Store, ring: c.Ring, registry: c.Registry, outcome: c.Outcome, clock: c.Clock, metrics: c.Metrics, log: c.Log, seen: protocol.NewSeen(seenLimit), cluster: c.Cluster, peers: c.Peers, wake: make(chan struct{}, 1), output: c.Output}
+	return &API{store: c.Store, ring: c.Ring, registry: c.Registry, outcome: c.Outcome, clock: c.Clock, metrics: c.Metrics, log: c.Log, seen: protocol.NewSeen(seenLimit), cluster: c.Cluster, peers: c.Peers, wake: make(chan struct{}, 1), output: c.Output, quota: newQuota(c), secrets: c.Secrets}
 }
 
 // Mount adds the routes.
@@ -347,7 +353,7 @@ func (a *API) remove(c *gin.Context, from sender, m removeMessage) (any, error) 
 }
 
 func (a *API) results(c *gin.Context, from sender, m resultsMessage) (any, error) {
-	reports, out, at, err := a.reports(from, m)
+	reports, out, at, err := a.reports(c.Request.Context(), from, m)
 	if err != nil {
 		return nil, err
 	}
@@ -363,7 +369,7 @@ func (a *API) results(c *gin.Context, from sender, m resultsMessage) (any, error
 
 // reports makes the reports of a message's results, with the answer to those that are not understood; at is the
 // place of each report in it.
-func (a *API) reports(from sender, m resultsMessage) (reports []*outcome.Report, out protocol.Answers, at []int, err error) {
+func (a *API) reports(ctx context.Context, from sender, m resultsMessage) (reports []*outcome.Report, out protocol.Answers, at []int, err error) {
 	if len(m.Results) > protocol.MaxResults {
 		return nil, out, nil, refuse(http.StatusBadRequest, "too_many", "at most 500 results a message")
 	}
@@ -372,6 +378,14 @@ func (a *API) reports(from sender, m resultsMessage) (reports []*outcome.Report,
 		var r protocol.Result
 		decoded := json.Unmarshal(raw, &r) == nil
 		out.Answers[i] = protocol.Answer{ExecutionID: r.ExecutionID, Answer: protocol.Unknown}
+		if id, err := strconv.ParseInt(r.ExecutionID, 10, 64); err == nil && a.secrets != nil {
+			hide := a.hide(ctx, id)
+			r.Message = hide(r.Message)
+			if r.Result != nil {
+				text := hide(*r.Result)
+				r.Result = &text
+			}
+		}
 		const maxResult = 64 << 10
 		if r.Result != nil && len(*r.Result) > maxResult {
 			cut := (*r.Result)[:maxResult]
@@ -421,56 +435,6 @@ func (a *API) lease(c *gin.Context, from sender, m leaseMessage) (any, error) {
 		if r.ExtendMs > 0 {
 			out.Answers[i].Answer = "extended"
 		}
-	}
-	return out, nil
-}
-
-func (a *API) output_(c *gin.Context, from sender, m logMessage) (any, error) {
-	out := protocol.Answers{Answers: make([]protocol.Answer, 0, len(m.Chunks))}
-	for start := 0; start < len(m.Chunks); {
-		end := start + 1
-		for end < len(m.Chunks) && m.Chunks[end].ExecutionID == m.Chunks[start].ExecutionID {
-			end++
-		}
-		part := m.Chunks[start:end]
-		start = end
-		id, err := strconv.ParseInt(part[0].ExecutionID, 10, 64)
-		if err != nil || id <= 0 {
-			out.Answers = append(out.Answers, protocol.Answer{ExecutionID: part[0].ExecutionID, Answer: protocol.Unknown})
-			continue
-		}
-		chunks := make([]store.Chunk, len(part))
-		for i, p := range part {
-			chunks[i] = store.Chunk{ExecutionID: id, NS: from.app.Namespace.ID, Seq: p.Seq, Text: p.Text, Progress: -1}
-			if p.Progress != nil && *p.Progress >= 0 {
-				chunks[i].Progress = min(*p.Progress, 100)
-			}
-		}
-		answer := protocol.Answer{ExecutionID: part[0].ExecutionID, Answer: "stored"}
-		app, err := a.store.AppOf(c.Request.Context(), from.app.Namespace.ID, id)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return nil, err
-		}
-		if app != from.app.App.Name {
-			answer.Answer = "refused"
-			out.Answers = append(out.Answers, answer)
-			continue
-		}
-		answer.Next, err = a.store.AppendOutput(c.Request.Context(), from.app.Namespace.ID, id, batch.ExecutionDay(id), chunks, maxOutput, clock.Millis(a.clock))
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-			answer.Answer = "refused"
-		case errors.Is(err, store.ErrGap):
-			answer.Answer = "gap"
-		case errors.Is(err, store.ErrQuota):
-			answer.Answer = "refused"
-		case err != nil:
-			return nil, err
-		}
-		if err == nil {
-			a.output(id)
-		}
-		out.Answers = append(out.Answers, answer)
 	}
 	return out, nil
 }
