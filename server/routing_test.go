@@ -214,3 +214,36 @@ func keyStays(t *testing.T, ns *axtest.Namespace) {
 	moved := run()
 	require.Equal(t, moved, len(third.Starts())-before, "a key moves to the new executor or not at all")
 }
+
+// B8: where a job went before survives a restart of the server.
+func TestUseSurvivesARestart(t *testing.T) {
+	axtest.Both(t, func(t *testing.T, o ...axtest.Option) {
+		s := axtest.Start(t, o...)
+		ns := s.Namespace(t)
+		app := ns.App("app")
+		used := app.Worker(axtest.Succeed)
+		job := ns.Job(axtest.Def{"routing": strategy("leastUsed")})
+		for range 5 {
+			require.Equal(t, used.Address, ns.Ended(ns.Trigger(job)).Executions[0].Address())
+		}
+		fresh := app.Worker(axtest.Succeed)
+		s.Restart()
+		used.Online()
+		fresh.Online()
+		ns.Client = s.Admin(t)
+		axtest.WaitFor(t, "the new server knows of the five", func() bool {
+			a := ns.Client.Do(t, http.MethodPost, ns.Path("/jobs/"+job+"/routing/simulate"), map[string]any{})
+			var out struct{ Choice axtest.Choice }
+			a.Into(t, &out)
+			for _, c := range out.Choice.Candidates {
+				if c.Executor.Address == used.Address && c.Terms["used"] == 5 {
+					return true
+				}
+			}
+			return false
+		})
+		for range 5 {
+			require.Equal(t, fresh.Address, ns.Ended(ns.Trigger(job)).Executions[0].Address())
+		}
+	})
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/ax-scheduler/ax/internal/clock"
 	"github.com/ax-scheduler/ax/internal/job"
 	"github.com/ax-scheduler/ax/internal/ready"
+	"github.com/ax-scheduler/ax/internal/routing"
 	"github.com/ax-scheduler/ax/internal/store"
 )
 
@@ -406,32 +407,61 @@ func (o *Outcome) LoadLimits(ctx context.Context, bucket int, takenUp bool) erro
 	return nil
 }
 
-// limitsEvery is how soon every replica heeds a limit that was changed at another.
-const limitsEvery = 2 * time.Second
+// watchEvery is how soon every replica heeds a limit that was changed at another.
+const watchEvery = 2 * time.Second
 
-// WatchLimits follows changes of limits until ctx ends: those of the platform, and those of the buckets that this
-// replica owns.
-func (o *Outcome) WatchLimits(ctx context.Context) error {
-	tick := time.NewTicker(limitsEvery)
+// Watch follows what moves outside the buckets' own transactions until ctx ends: changes of limits, of the platform and
+// of the buckets that this replica owns, and where the jobs of buckets that were taken went before.
+func (o *Outcome) Watch(ctx context.Context) error {
+	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	seen := int64(-1)
 	for {
-		if changed, err := o.store.LimitsChanged(ctx); err == nil && changed != seen {
-			errs := o.LoadLimits(ctx, store.PlatformBucket, seen < 0)
-			for _, f := range o.cluster.Owned() {
-				errs = errors.Join(errs, o.LoadLimits(ctx, f.Bucket, false))
-			}
-			if errs == nil {
-				seen = changed
-			} else if ctx.Err() == nil {
-				o.log.WarnContext(ctx, "limits not read", slog.String("err", errs.Error()))
-			}
-		}
+		seen = o.watchLimits(ctx, seen)
+		o.recall(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		case <-o.taken:
 		}
+	}
+}
+
+// watchLimits reads limits anew when the number of changes is not the one that was seen, and returns what it is.
+func (o *Outcome) watchLimits(ctx context.Context, seen int64) int64 {
+	changed, err := o.store.LimitsChanged(ctx)
+	if err != nil || changed == seen {
+		return seen // the next look is soon
+	}
+	err = o.LoadLimits(ctx, store.PlatformBucket, seen < 0)
+	for _, f := range o.cluster.Owned() {
+		err = errors.Join(err, o.LoadLimits(ctx, f.Bucket, false))
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			o.log.WarnContext(ctx, "limits not read", slog.String("err", err.Error()))
+		}
+		return seen
+	}
+	return changed
+}
+
+// recall reads where the jobs of taken buckets went before, for the strategies that look at that. Nothing waits for it.
+func (o *Outcome) recall(ctx context.Context) {
+	o.mu.Lock()
+	buckets := o.recalls
+	o.recalls = nil
+	o.mu.Unlock()
+	for _, bucket := range buckets {
+		uses, err := o.store.RecentUses(ctx, bucket, []string{routing.LeastUsed, routing.LeastRecent}, clock.Millis(o.clock))
+		if err != nil {
+			if ctx.Err() == nil {
+				o.log.WarnContext(ctx, "use of executors not read", slog.Int("bucket", bucket), slog.String("err", err.Error()))
+			}
+			continue
+		}
+		o.registry.Recall(uses)
 	}
 }
 
@@ -548,6 +578,13 @@ func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
 		if len(rows) < page {
 			break
 		}
+	}
+	o.mu.Lock()
+	o.recalls = append(o.recalls, f.Bucket)
+	o.mu.Unlock()
+	select {
+	case o.taken <- struct{}{}:
+	default:
 	}
 	o.ready.Add(waiting...)
 	if len(waiting) > 0 {

@@ -139,7 +139,10 @@ type Outcome struct {
 	driftSpan  int64
 	driftNoted int
 	wake       chan struct{}
-	writing    [batch.Buckets]bool
+	// recalls are buckets that were taken and of whose jobs nobody knows yet where they went before; taken tells of them.
+	recalls []int
+	taken   chan struct{}
+	writing [batch.Buckets]bool
 }
 
 // ack is an acceptance that waits for its result.
@@ -178,7 +181,7 @@ func New(c Config) *Outcome {
 	if c.Ended == nil {
 		c.Ended = func(store.BatchHead, batch.State) {}
 	}
-	return &Outcome{store: c.Store, cluster: c.Cluster, ready: c.Ready, registry: c.Registry, clock: c.Clock, metrics: c.Metrics, log: c.Log, machine: batch.NewMachine(), lingering: map[int64]store.Lingering{}, planned: c.Planned, ended: c.Ended, drift: c.Drift, wake: make(chan struct{}, 1)}
+	return &Outcome{store: c.Store, cluster: c.Cluster, ready: c.Ready, registry: c.Registry, clock: c.Clock, metrics: c.Metrics, log: c.Log, machine: batch.NewMachine(), lingering: map[int64]store.Lingering{}, planned: c.Planned, ended: c.Ended, drift: c.Drift, wake: make(chan struct{}, 1), taken: make(chan struct{}, 1)}
 }
 
 // Report hands in reports without waiting for their commit.

@@ -535,6 +535,21 @@ func (r *Registry) Took(id, jobID, execution, now int64, load routing.Load) {
 	r.uses[jobID][id] = use{u.count + 1, now}
 }
 
+// Recall replaces what is known of where jobs went before, for a new owner that read it from their rows.
+func (r *Registry) Recall(list []store.Use) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, u := range list {
+		delete(r.uses, u.JobID)
+	}
+	for _, u := range list {
+		if r.uses[u.JobID] == nil {
+			r.uses[u.JobID] = map[int64]use{}
+		}
+		r.uses[u.JobID][u.WorkerID] = use{u.Count, u.LastAt}
+	}
+}
+
 // count adds a load to an executor's account, or takes it off with sign -1.
 func (x *Executor) count(l routing.Load, sign int) {
 	x.Busy = len(x.holds)

@@ -364,7 +364,7 @@ func (a *App) work(ctx context.Context, server *http.Server) error {
 		return a.registry.Run(ctx, a.cluster.Leads)
 	})
 	loop(&movers, first, "inbox", a.executors.Run)
-	loop(&movers, first, "limits", a.outcome.WatchLimits)
+	loop(&movers, first, "watch", a.outcome.Watch)
 	loop(&movers, first, "trigger", a.trigger.Run)
 	loop(&movers, first, "dispatch", a.dispatch.Run)
 	loop(&movers, first, "sweep", a.sweep.Run)
