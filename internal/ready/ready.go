@@ -12,6 +12,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -137,14 +138,20 @@ func (e *Execution) Request() routing.Request {
 }
 
 // hashKey is what consistentHash places: the value of a field of the parameters, or the
-// job when there is none.
+// job when there is none. The field is named plainly or by its path: userId, $.user.id.
 func (b *Batch) hashKey() string {
-	if field := b.Def.Routing.HashKey; field != "" && b.Def.Routing.Strategy == routing.ConsistentHash {
-		var params map[string]json.RawMessage
-		if err := json.Unmarshal([]byte(b.Params), &params); err == nil {
-			if v, ok := params[field]; ok {
-				return string(v)
+	if b.Def.Routing.HashKey != "" && b.Def.Routing.Strategy == routing.ConsistentHash {
+		value := json.RawMessage(b.Params)
+		for field := range strings.SplitSeq(strings.TrimPrefix(b.Def.Routing.HashKey, "$."), ".") {
+			var object map[string]json.RawMessage
+			if json.Unmarshal(value, &object) != nil {
+				value = nil
+				break
 			}
+			value = object[field]
+		}
+		if len(value) > 0 {
+			return string(value)
 		}
 	}
 	return strconv.FormatInt(b.JobID, 10)

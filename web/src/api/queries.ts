@@ -95,6 +95,13 @@ export const batchQuery = (namespace: string, batchId: string) =>
       must(api.GET('/api/v1/namespaces/{namespace}/batches/{batchId}', { params: { path: { namespace, batchId } } })),
   })
 
+export const executionQuery = (namespace: string, id: string) =>
+  queryOptions({
+    queryKey: [namespace, 'execution', id],
+    queryFn: () =>
+      must(api.GET('/api/v1/namespaces/{namespace}/executions/{id}', { params: { path: { namespace, id } } })),
+  })
+
 export interface Page<T> {
   items: T[]
   nextCursor?: string

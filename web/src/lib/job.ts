@@ -12,6 +12,7 @@ export const strategies = [
   'leastRecent',
   'leastBusy',
   'failover',
+  'weighted',
 ] as const
 export const concurrencyPolicies = ['skip', 'queueOne', 'queueAll', 'cover', 'allow'] as const
 export const misfirePolicies = ['skip', 'once', 'all'] as const

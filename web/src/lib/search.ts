@@ -125,7 +125,7 @@ export interface JobDetailSearch {
 }
 export const jobDetailSearch = (raw: Raw): JobDetailSearch => ({ tab: oneOf(raw, 'tab', jobTabs) })
 
-export const batchTabs = ['output', 'data', 'events'] as const
+export const batchTabs = ['output', 'data', 'choice', 'events'] as const
 export interface BatchDetailSearch {
   tab?: (typeof batchTabs)[number]
   exec?: string

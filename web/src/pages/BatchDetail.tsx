@@ -12,6 +12,7 @@ import { LogView } from '../components/LogView'
 import { useBatchToast, useShowError } from '../components/mutations'
 import { StatusTag } from '../components/StatusTag'
 import { JobZoneProvider, Time, useZone } from '../components/Time'
+import { WhyHere } from '../components/WhyHere'
 import { useT, useText } from '../i18n/useText'
 import { baseURL } from '../lib/base'
 import { curlOf, wordOf, zoneOf } from '../lib/job'
@@ -166,7 +167,12 @@ function Detail({ batch, job }: { batch: Batch; job: Job | undefined }) {
   ]
   // The definition may have changed since; then only the batch's own parameters are certain.
   const jobParams = job?.version === batch.jobVersion ? job.params : ''
-  const failed = batch.state === 'FAILED' || batch.state === 'TIMED_OUT' || batch.state === 'CANCELLED'
+  // With a quorum a batch succeeds although some shards failed.
+  const failed =
+    (final && batch.shardsFailed > 0) ||
+    batch.state === 'FAILED' ||
+    batch.state === 'TIMED_OUT' ||
+    batch.state === 'CANCELLED'
 
   return (
     <>
@@ -210,6 +216,13 @@ function Detail({ batch, job }: { batch: Batch; job: Job | undefined }) {
             ...(batch.missedCount > 0 ? [missedFact] : []),
           ]}
         />
+        {batch.waiting?.reason && (
+          <p className="why">
+            <strong>{t('batch.waits')}: </strong>
+            {text(batch.waiting.reason)} {batch.waiting.reason.detail}{' '}
+            <span className="muted">{t('batch.waitsAt', batch.waiting)}</span>
+          </p>
+        )}
         {batch.reason && (
           <p className="why">
             <strong>{t('batch.why')}: </strong>
@@ -248,6 +261,7 @@ function Detail({ batch, job }: { batch: Batch; job: Job | undefined }) {
           tabs={[
             { key: 'output', title: t('batch.output') },
             { key: 'data', title: t('batch.data') },
+            { key: 'choice', title: t('batch.choice') },
             { key: 'events', title: `${t('batch.events')} (${events.length})` },
           ]}
         />
@@ -303,6 +317,12 @@ function Detail({ batch, job }: { batch: Batch; job: Job | undefined }) {
             </div>
           </div>
         )}
+        {tab === 'choice' &&
+          (chosen ? (
+            <WhyHere key={chosen.id} namespace={ns} execution={chosen} />
+          ) : (
+            <p className="muted">{t('batch.choiceNone')}</p>
+          ))}
         {tab === 'events' &&
           (events.length === 0 ? (
             <p className="muted">{t('batch.noEvents')}</p>

@@ -122,17 +122,16 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
 
   async function save() {
     setBusy(true)
+    const body = { ...job, limits: job.limits.filter(Boolean) }
     try {
       const saved = against
         ? await must(
             api.PUT('/api/v1/namespaces/{namespace}/jobs/{id}', {
               params: { path: { namespace: ns, id: against.id } },
-              body: { ...job, version: against.version },
+              body: { ...body, version: against.version },
             }),
           )
-        : await must(
-            api.POST('/api/v1/namespaces/{namespace}/jobs', { params: { path: { namespace: ns } }, body: job }),
-          )
+        : await must(api.POST('/api/v1/namespaces/{namespace}/jobs', { params: { path: { namespace: ns } }, body }))
       done.current = true
       message.success(
         against
@@ -352,7 +351,7 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
                   refusals={at('routing.strategy')}
                   value={job.routing.strategy}
                   options={strategies.map((value) => [value, t(`strategy.${value}`)])}
-                  onChange={(strategy) => set({ routing: { ...job.routing, strategy } })}
+                  onChange={(strategy) => set({ routing: sharded({ ...job.routing, strategy }) })}
                 />
                 {job.routing.strategy === 'consistentHash' && (
                   <Text
@@ -363,6 +362,76 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
                     onChange={(hashKey) => set({ routing: { ...job.routing, hashKey } })}
                   />
                 )}
+                <Text
+                  label={t('form.selector')}
+                  help={t('form.selectorHelp')}
+                  refusals={at('routing.selector')}
+                  value={job.routing.selector}
+                  onChange={(selector) => set({ routing: { ...job.routing, selector } })}
+                />
+                <Text
+                  label={t('form.rule')}
+                  help={t('form.ruleHelp')}
+                  refusals={at('routing.rule')}
+                  value={job.routing.rule}
+                  onChange={(rule) => set({ routing: { ...job.routing, rule } })}
+                />
+                <Num
+                  label={t('form.shards')}
+                  help={t('form.shardsHelp')}
+                  refusals={at('routing.shards')}
+                  min={0}
+                  max={5000}
+                  value={job.routing.shards ?? 0}
+                  onChange={(n) => set({ routing: sharded({ ...job.routing, shards: n || undefined }) })}
+                />
+                {broadcasts(job.routing) && (
+                  <Num
+                    label={t('form.perExecutor')}
+                    refusals={at('routing.perExecutor')}
+                    min={1}
+                    max={100}
+                    value={job.routing.perExecutor ?? 1}
+                    onChange={(n) => set({ routing: { ...job.routing, perExecutor: n > 1 ? n : undefined } })}
+                  />
+                )}
+                {isSharded(job.routing) && (
+                  <Num
+                    label={t('form.quorum')}
+                    help={t('form.quorumHelp')}
+                    refusals={at('routing.quorum')}
+                    min={1}
+                    max={100}
+                    value={job.routing.quorum ?? 100}
+                    onChange={(n) => set({ routing: { ...job.routing, quorum: n < 100 ? n : undefined } })}
+                  />
+                )}
+                <Num
+                  label={t('form.cpu')}
+                  help={t('form.resourcesHelp')}
+                  refusals={at('resources.cpu')}
+                  min={0}
+                  max={1024}
+                  precision={2}
+                  value={job.resources.cpu ?? 0}
+                  onChange={(n) => set({ resources: { ...job.resources, cpu: n || undefined } })}
+                />
+                <Num
+                  label={t('form.memory')}
+                  refusals={at('resources.memoryMB')}
+                  min={0}
+                  max={100 * 1024 * 1024}
+                  value={job.resources.memoryMB ?? 0}
+                  onChange={(n) => set({ resources: { ...job.resources, memoryMB: n || undefined } })}
+                />
+                <Num
+                  label={t('form.slots')}
+                  refusals={at('resources.slots')}
+                  min={0}
+                  max={100_000}
+                  value={job.resources.slots ?? 0}
+                  onChange={(n) => set({ resources: { ...job.resources, slots: n || undefined } })}
+                />
               </div>
             </section>
             <section className="card" id="section-retry">
@@ -468,7 +537,8 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
                   onChange={(policy) => {
                     // Only side by side knows "no limit".
                     const max = policy === 'allow' ? job.concurrency.max : Math.max(1, job.concurrency.max)
-                    set({ concurrency: { policy, max } })
+                    const queue = queues(policy) ? job.concurrency.queue : undefined
+                    set({ concurrency: { policy, max, queue } })
                   }}
                 />
                 <Num
@@ -479,6 +549,26 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
                   max={10_000}
                   value={job.concurrency.max}
                   onChange={(max) => set({ concurrency: { ...job.concurrency, max } })}
+                />
+                {queues(job.concurrency.policy) && (
+                  <Num
+                    label={t('form.queue')}
+                    help={t('form.queueHelp')}
+                    refusals={at('concurrency.queue')}
+                    min={1}
+                    max={10_000}
+                    value={job.concurrency.queue ?? 1000}
+                    onChange={(queue) => set({ concurrency: { ...job.concurrency, queue } })}
+                  />
+                )}
+                <Text
+                  label={t('form.sharedLimits')}
+                  help={t('form.sharedLimitsHelp')}
+                  refusals={job.limits.flatMap((_, i) => at(`limits[${i}]`))}
+                  value={job.limits.join(', ')}
+                  onChange={(text) =>
+                    set({ limits: text === '' ? [] : text.split(/[,，]/).map((name) => name.trim()) })
+                  }
                 />
                 <Choice
                   label={t('form.priority')}
@@ -575,6 +665,31 @@ function JobForm({ start, base, reload }: { start: JobInput; base: Job | null; r
   )
 }
 
+type Routing = JobInput['routing']
+
+// queues tells whether more than one batch may wait for others of the job.
+function queues(policy: string): boolean {
+  return policy === 'queueAll' || policy === 'allow'
+}
+
+// broadcasts tells whether the shards follow the executors.
+function broadcasts(routing: Routing): boolean {
+  return routing.strategy === 'shardingBroadcast' && !routing.shards
+}
+
+function isSharded(routing: Routing): boolean {
+  return routing.strategy === 'shardingBroadcast' || Boolean(routing.shards)
+}
+
+// sharded drops what has no meaning without shards, or beside a fixed number of them.
+function sharded(routing: Routing): Routing {
+  return {
+    ...routing,
+    perExecutor: broadcasts(routing) ? routing.perExecutor : undefined,
+    quorum: isSharded(routing) ? routing.quorum : undefined,
+  }
+}
+
 // firstWait is the wait to begin with; a job with steps has none.
 function firstWait(initial: string): string {
   return /^(?:0+[a-z]*)?$/.test(initial) ? '1s' : initial
@@ -602,6 +717,16 @@ function shownFields(job: JobInput): string[] {
     'params',
     'routing.strategy',
     ...(job.routing.strategy === 'consistentHash' ? ['routing.hashKey'] : []),
+    'routing.selector',
+    'routing.rule',
+    'routing.shards',
+    ...(broadcasts(job.routing) ? ['routing.perExecutor'] : []),
+    ...(isSharded(job.routing) ? ['routing.quorum'] : []),
+    'resources.cpu',
+    'resources.memoryMB',
+    'resources.slots',
+    ...job.limits.map((_, i) => `limits[${i}]`),
+    ...(queues(job.concurrency.policy) ? ['concurrency.queue'] : []),
     'retry.backoff',
     'retry.max',
     ...(job.retry.steps?.length ? ['retry.steps'] : ['retry.initial']),
