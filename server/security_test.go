@@ -71,6 +71,8 @@ func TestExecutorMessages(t *testing.T) {
 				"a time with a sign":  func(r *http.Request) { r.Header.Set("webhook-timestamp", "+"+r.Header.Get("webhook-timestamp")) },
 				"another signature":   header("webhook-signature", "v1,AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="),
 				"an unknown version":  func(r *http.Request) { r.Header.Set("webhook-signature", "v2"+r.Header.Get("webhook-signature")[2:]) },
+				"no proof":            func(r *http.Request) { r.Header.Del("ax-proof") },
+				"another proof":       header("ax-proof", "v1,AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="),
 				"no signature":        func(r *http.Request) { r.Header.Del("webhook-signature") },
 				"an unknown app":      header("ax-app", ns.Name+"/nobody"),
 				"an unknown space":    header("ax-app", "nowhere/app"),
@@ -109,11 +111,11 @@ func TestExecutorMessages(t *testing.T) {
 				}
 			}
 			// T-EXE-3: the same message again.
-			var id, stamp, signature string
+			var id, stamp, signature, proof string
 			_, _ = x.Post(path, message, func(r *http.Request) {
-				id, stamp, signature = r.Header.Get("webhook-id"), r.Header.Get("webhook-timestamp"), r.Header.Get("webhook-signature")
+				id, stamp, signature, proof = r.Header.Get("webhook-id"), r.Header.Get("webhook-timestamp"), r.Header.Get("webhook-signature"), r.Header.Get("ax-proof")
 			})
-			status, raw = x.Post(path, message, header("webhook-id", id), header("webhook-timestamp", stamp), header("webhook-signature", signature))
+			status, raw = x.Post(path, message, header("webhook-id", id), header("webhook-timestamp", stamp), header("webhook-signature", signature), header("ax-proof", proof))
 			require.Equal(t, http.StatusUnauthorized, status, string(raw))
 			require.Equal(t, "replayed", code(raw))
 			// T-EXE-4: clocks.
@@ -147,6 +149,31 @@ func TestExecutorMessages(t *testing.T) {
 	require.NotContains(t, s.Log(), "panicked")
 }
 
+// A sender without the key is answered before a byte of his body came, for an app that exists too, and so is one who does
+// not say how long it is: nothing is held for him and no time is spent on him.
+func TestStrangersAreNotReadFrom(t *testing.T) {
+	t.Parallel()
+	s := axtest.Start(t)
+	ns := s.Namespace(t)
+	ns.App("app")
+	for _, app := range []string{ns.Name + "/app", ns.Name + "/nobody"} {
+		for _, length := range []string{"Content-Length: 900000", "Transfer-Encoding: chunked"} {
+			conn, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "http://"))
+			require.NoError(t, err)
+			require.NoError(t, conn.SetDeadline(time.Now().Add(axtest.Patience)))
+			at := time.Now()
+			_, err = fmt.Fprintf(conn, "POST /ax/results HTTP/1.1\r\nHost: ax\r\nax-app: %s\r\nwebhook-id: msg_stranger\r\nwebhook-timestamp: %d\r\nwebhook-signature: v1,AAAA\r\nax-proof: v1,AAAA\r\n%s\r\n\r\n", app, at.Unix(), length)
+			require.NoError(t, err)
+			head := make([]byte, 64)
+			n, err := conn.Read(head)
+			require.NoError(t, err)
+			require.Regexp(t, `^HTTP/1.1 4(01|11) `, string(head[:n]))
+			require.Less(t, time.Since(at), 5*time.Second, "the body was not waited for: reading it would take 10 s")
+			require.NoError(t, conn.Close())
+		}
+	}
+}
+
 // T-EXE-7: of an endless body no more than the limit is read.
 func TestAnEndlessBodyIsNotRead(t *testing.T) {
 	t.Parallel()
@@ -155,7 +182,7 @@ func TestAnEndlessBodyIsNotRead(t *testing.T) {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "http://"))
 		require.NoError(t, err)
 		require.NoError(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
-		_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: ax\r\nContent-Type: application/json\r\nax-app: default/app\r\nwebhook-id: msg_endless_body\r\nwebhook-timestamp: 1796000000\r\nwebhook-signature: v1,AAAA\r\nContent-Length: %d\r\n\r\n", path, 1<<30)
+		_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: ax\r\nContent-Type: application/json\r\nax-app: default/app\r\nwebhook-id: msg_endless_body\r\nwebhook-timestamp: 1796000000\r\nwebhook-signature: v1,AAAA\r\nax-proof: v1,AAAA\r\nContent-Length: %d\r\n\r\n", path, 1<<30)
 		require.NoError(t, err)
 		answered := make(chan string, 1)
 		go func() {
@@ -177,7 +204,11 @@ func TestAnEndlessBodyIsNotRead(t *testing.T) {
 				}
 			}
 		}
-		require.Contains(t, head, " 413 ", path)
+		if strings.HasPrefix(path, "/ax/") {
+			require.Contains(t, head, " 401 ", path)
+		} else {
+			require.Contains(t, head, " 413 ", path)
+		}
 		require.Less(t, sent, 16<<20, "what the kernels hold included")
 		require.NoError(t, conn.Close())
 	}

@@ -25,6 +25,8 @@ const (
 	staleFor = 5 * time.Minute
 	// limit bounds what is kept; names come from outside.
 	limit = 10_000
+	// lookups bounds what is asked of the database at a time, whoever asks for whatever names.
+	lookups = 16
 )
 
 // Entry is an app with its unsealed keys.
@@ -48,12 +50,14 @@ type Ring struct {
 
 	mu     sync.Mutex
 	byName map[string]kept
-	byID   map[int64]string // app id → name in byName
+	byID   map[int64]string     // app id → name in byName
+	nobody map[string]time.Time // names without an app
+	slots  chan struct{}
 }
 
 // New makes a ring.
 func New(s *store.Store, sealer *seal.Sealer, c clock.Clock) *Ring {
-	return &Ring{store: s, sealer: sealer, clock: c, byName: map[string]kept{}, byID: map[int64]string{}}
+	return &Ring{store: s, sealer: sealer, clock: c, byName: map[string]kept{}, byID: map[int64]string{}, nobody: map[string]time.Time{}, slots: make(chan struct{}, lookups)}
 }
 
 // aad binds a sealed key to its app, so that a row that is moved to another app opens nothing.
@@ -71,13 +75,38 @@ func (r *Ring) ByName(ctx context.Context, namespace, app string) (Entry, error)
 	name := namespace + "/" + app
 	r.mu.Lock()
 	k, ok := r.byName[name]
+	none := time.Since(r.nobody[name]) < keepFor
 	r.mu.Unlock()
-	if ok && time.Since(k.at) < keepFor {
+	switch {
+	case ok && time.Since(k.at) < keepFor:
 		return k.entry, nil
+	case none:
+		return Entry{}, store.ErrNotFound
 	}
+	select {
+	case r.slots <- struct{}{}:
+	default:
+		if ok && time.Since(k.at) < staleFor {
+			return k.entry, nil // strangers keep the database busy
+		}
+		select {
+		case r.slots <- struct{}{}:
+		case <-ctx.Done():
+			return Entry{}, ctx.Err()
+		}
+	}
+	defer func() { <-r.slots }()
 	found, err := r.store.KeyedApp(ctx, namespace, app, clock.Millis(r.clock))
 	if errors.Is(err, store.ErrUnavailable) && ok && time.Since(k.at) < staleFor {
 		return k.entry, nil
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		r.mu.Lock()
+		if len(r.nobody) >= limit {
+			clear(r.nobody)
+		}
+		r.nobody[name] = time.Now()
+		r.mu.Unlock()
 	}
 	if err != nil {
 		return Entry{}, err

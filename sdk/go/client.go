@@ -195,6 +195,7 @@ func (c *client) once(ctx context.Context, url string, body []byte, reply any, o
 	req.Header.Set("User-Agent", "ax-executor "+sdkVersion)
 	req.Header.Set(headerApp, c.app)
 	setSignature(req.Header, c.key, id, time.Now().Add(offset), body)
+	setProof(req.Header, c.key, len(body))
 	res, err := c.http.Do(req)
 	if err != nil {
 		return err

@@ -102,7 +102,7 @@ func (s *scheduler) serve(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"code":%q,"message":"said by the test"}`, code)
 	}
 	id, ts := r.Header.Get("webhook-id"), r.Header.Get("webhook-timestamp")
-	if r.Method != "POST" || r.Header.Get("webhook-signature") != s.sign(id, ts, raw) {
+	if r.Method != "POST" || r.Header.Get("webhook-signature") != s.sign(id, ts, raw) || r.Header.Get("ax-proof") != s.sign(id, ts, []byte("ax-proof "+strconv.FormatInt(r.ContentLength, 10))) {
 		say(401, "bad_signature")
 		return
 	}

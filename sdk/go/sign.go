@@ -21,6 +21,7 @@ const (
 	headerSignature = "Webhook-Signature"
 	headerTime      = "Ax-Time"
 	headerApp       = "Ax-App"
+	headerProof     = "Ax-Proof"
 
 	minMessageID = 8
 	maxMessageID = 64
@@ -124,6 +125,12 @@ func setSignature(h http.Header, key []byte, id string, now time.Time, body []by
 	h.Set(headerID, id)
 	h.Set(headerTimestamp, timestamp)
 	h.Set(headerSignature, sign(key, id, timestamp, body))
+}
+
+// setProof proves to the server that we have the key before it reads the body, which is length bytes long. The
+// request is signed already.
+func setProof(h http.Header, key []byte, length int) {
+	h.Set(headerProof, sign(key, h.Get(headerID), h.Get(headerTimestamp), []byte("ax-proof "+strconv.Itoa(length))))
 }
 
 func newID(prefix string, bytes int) string {

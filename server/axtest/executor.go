@@ -795,6 +795,7 @@ func (x *Executor) postTo(s *Server, limit time.Duration, path string, body []by
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("ax-app", x.app.n.Name+"/"+x.app.Name)
 	Sign(x.app.Key, req.Header, id, at, body)
+	Prove(x.app.Key, req.Header, len(body))
 	for _, c := range change {
 		c(req)
 	}
@@ -819,6 +820,11 @@ func Sign(key string, h http.Header, id string, at time.Time, body []byte) {
 	h.Set("webhook-id", id)
 	h.Set("webhook-timestamp", stamp)
 	h.Set("webhook-signature", "v1,"+mac(key, id, stamp, body))
+}
+
+// Prove sets the header by which the server knows, before it reads the body, that the sender has the key.
+func Prove(key string, h http.Header, length int) {
+	h.Set("ax-proof", "v1,"+mac(key, h.Get("webhook-id"), h.Get("webhook-timestamp"), []byte("ax-proof "+strconv.Itoa(length))))
 }
 
 // Verify checks the signature of a message; clocks are not looked at.

@@ -267,6 +267,9 @@ func (x *Executor) ask(ctx context.Context, server, path string, message, answer
 	if err := protocol.Sign(req.Header, id, time.Now(), body, x.Key); err != nil {
 		return err
 	}
+	if err := protocol.Prove(req.Header, int64(len(body)), x.Key); err != nil {
+		return err
+	}
 	res, err := x.client.Do(req)
 	if err != nil {
 		return err

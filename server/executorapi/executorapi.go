@@ -36,7 +36,7 @@ import (
 const (
 	maxBody    = 1 << 20
 	maxLogBody = 256 << 10
-	// readFor bounds the reading of a body from a sender that is not known yet.
+	// readFor bounds the reading of a body.
 	readFor = 10 * time.Second
 	// seenLimit bounds the remembered message ids.
 	seenLimit = 200_000
@@ -201,30 +201,22 @@ func decode[M message](body []byte, m *M) error {
 }
 
 // verify reads the body, whole but bounded, and checks the signature with the keys of the
-// app that the header names. An unknown app is answered like a wrong key.
+// app that the header names. An unknown app is answered like a wrong key. Nothing of the body is read or held
+// for a sender that has not proven by a header that he has the key.
 func (a *API) verify(c *gin.Context, limit int64) (sender, []byte, error) {
-	// What the headers alone rule out is not read at all, and reading is bounded in time.
-	if err := protocol.Plausible(c.Request.Header); err != nil {
-		return sender{}, nil, refuse(http.StatusUnauthorized, "bad_signature", protocol.ErrSignature.Error())
-	}
-	_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(readFor))
-	body, err := io.ReadAll(io.LimitReader(c.Request.Body, limit+1))
+	control := http.NewResponseController(c.Writer)
+	entry, err := a.proven(c, limit)
 	if err != nil {
-		return sender{}, nil, refuse(http.StatusBadRequest, "bad_body", "the body could not be read")
-	}
-	if int64(len(body)) > limit {
-		return sender{}, nil, refuse(http.StatusRequestEntityTooLarge, "too_large", "the body is longer than "+strconv.FormatInt(limit, 10)+" bytes")
-	}
-	namespace, app, ok := strings.Cut(c.GetHeader(protocol.HeaderApp), "/")
-	if !ok || len(namespace) > 64 || len(app) > 64 {
-		return sender{}, nil, refuse(http.StatusUnauthorized, "bad_signature", "the header ax-app must be <namespace>/<app>")
-	}
-	entry, err := a.ring.ByName(c.Request.Context(), namespace, app)
-	if errors.Is(err, store.ErrNotFound) {
-		return sender{}, nil, refuse(http.StatusUnauthorized, "bad_signature", protocol.ErrSignature.Error())
-	}
-	if err != nil {
+		// Nobody waits for the rest of what he sends: the server would read on to use the connection again.
+		c.Header("Connection", "close")
+		_ = control.SetReadDeadline(time.Now())
 		return sender{}, nil, err
+	}
+	length := c.Request.ContentLength
+	_ = control.SetReadDeadline(time.Now().Add(readFor))
+	body := make([]byte, length)
+	if _, err := io.ReadFull(c.Request.Body, body); err != nil {
+		return sender{}, nil, refuse(http.StatusBadRequest, "bad_body", "the body could not be read")
 	}
 	now := time.Now()
 	switch err := protocol.Verify(c.Request.Header, body, now, entry.Keys...); {
@@ -234,10 +226,40 @@ func (a *API) verify(c *gin.Context, limit int64) (sender, []byte, error) {
 	case err != nil:
 		return sender{}, nil, refuse(http.StatusUnauthorized, "bad_signature", protocol.ErrSignature.Error())
 	}
-	if !a.seen.First(namespace+"/"+protocol.MessageID(c.Request.Header), now) {
+	if !a.seen.First(c.GetHeader(protocol.HeaderApp)+" "+protocol.MessageID(c.Request.Header), now) {
 		return sender{}, nil, refuse(http.StatusUnauthorized, "replayed", protocol.ErrReplayed.Error())
 	}
 	return sender{app: entry}, body, nil
+}
+
+// proven finds the app whose key the sender has, by the headers alone.
+func (a *API) proven(c *gin.Context, limit int64) (appkey.Entry, error) {
+	stranger := refuse(http.StatusUnauthorized, "bad_signature", protocol.ErrSignature.Error())
+	if err := protocol.Plausible(c.Request.Header); err != nil {
+		return appkey.Entry{}, stranger
+	}
+	namespace, app, ok := strings.Cut(c.GetHeader(protocol.HeaderApp), "/")
+	if !ok || len(namespace) > 64 || len(app) > 64 {
+		return appkey.Entry{}, refuse(http.StatusUnauthorized, "bad_signature", "the header ax-app must be <namespace>/<app>")
+	}
+	length := c.Request.ContentLength
+	if length < 0 {
+		return appkey.Entry{}, refuse(http.StatusLengthRequired, "length_required", "the length of the body must be announced")
+	}
+	entry, err := a.ring.ByName(c.Request.Context(), namespace, app)
+	if errors.Is(err, store.ErrNotFound) {
+		return appkey.Entry{}, stranger
+	}
+	if err != nil {
+		return appkey.Entry{}, err
+	}
+	if err := protocol.VerifyProof(c.Request.Header, length, entry.Keys...); err != nil {
+		return appkey.Entry{}, stranger
+	}
+	if length > limit {
+		return appkey.Entry{}, refuse(http.StatusRequestEntityTooLarge, "too_large", "the body is longer than "+strconv.FormatInt(limit, 10)+" bytes")
+	}
+	return entry, nil
 }
 
 func (a *API) check(kind string, from sender, h protocol.Head) error {
