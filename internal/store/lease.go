@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"fmt"
 )
 
@@ -30,6 +32,9 @@ type Bucket struct {
 	moved       bool
 }
 
+// errLock is a transaction's that did not get its lease row.
+var errLock = errors.New("lock")
+
 // InBucket runs f in one transaction that holds the bucket's lease row. It returns
 // ErrFenced, with nothing written, when the row says another owner or epoch. A deadlock or a
 // lock wait is tried again as a whole, up to three times; any other error means that nothing
@@ -40,7 +45,7 @@ func (s *Store) InBucket(ctx context.Context, f Fence, do func(b *Bucket) error)
 	defer cancel()
 	const tries = 3
 	for try := 1; ; try++ {
-		err := s.inTx(ctx, s.sched, func(tx *sql.Tx) error {
+		err := s.inTx(ctx, s.fenced, func(tx *sql.Tx) error {
 			b := &Bucket{s: s, tx: tx, ctx: ctx, f: f}
 			lock := " FOR UPDATE"
 			if s.dialect == "sqlite" {
@@ -50,7 +55,7 @@ func (s *Store) InBucket(ctx context.Context, f Fence, do func(b *Bucket) error)
 			var epoch int64
 			if err := tx.QueryRowContext(ctx, "SELECT owner, epoch, cursor_at, next_seq FROM bucket_lease WHERE bucket = ?"+lock, f.Bucket).
 				Scan(&owner, &epoch, &b.cursor, &b.next); err != nil {
-				return fmt.Errorf("lock bucket %d: %w", f.Bucket, err)
+				return fmt.Errorf("%w bucket %d: %w", errLock, f.Bucket, err)
 			}
 			if owner != f.Owner || epoch != f.Epoch {
 				return ErrFenced
@@ -65,7 +70,9 @@ func (s *Store) InBucket(ctx context.Context, f Fence, do func(b *Bucket) error)
 			_, err := tx.ExecContext(ctx, "UPDATE bucket_lease SET cursor_at = ?, next_seq = ? WHERE bucket = ?", b.cursor, b.next, f.Bucket)
 			return err
 		})
-		if err == nil || !retryable(err) || try == tries {
+		// A connection that had died before its first statement has written nothing.
+		unused := errors.Is(err, errLock) && errors.Is(err, driver.ErrBadConn)
+		if err == nil || !retryable(err) && !unused || try == tries {
 			return err
 		}
 	}

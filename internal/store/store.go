@@ -61,9 +61,10 @@ const (
 // Store is a database. It is safe for concurrent use.
 type Store struct {
 	dialect string
-	// sched runs scheduling transactions; main the console's writes; read its reads. On SQLite
-	// sched and main are the one writing connection, on MySQL main and read are one pool.
-	sched, main, read *sql.DB
+	// fenced runs the transactions that hold a bucket's lease row; sched the engines' other statements; main the
+	// console's writes; read its reads. On SQLite fenced, sched and main are the one writing connection, on MySQL
+	// main and read are one pool.
+	fenced, sched, main, read *sql.DB
 	// watch makes the connections that hold a Lock; nil on SQLite.
 	watch       *sql.DB
 	gw, gr      *gorm.DB
@@ -78,7 +79,7 @@ type Config struct {
 	// Dir holds ax.db when DSN is empty.
 	Dir string
 	// MaxOpen bounds the connections of the console pool on MySQL. Default 20. Scheduling has
-	// its own 24.
+	// its own 32.
 	MaxOpen int
 }
 
@@ -106,7 +107,7 @@ func openSQLite(path string) (*Store, error) {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	reader.SetMaxOpenConns(4)
-	s := &Store{dialect: migrate.SQLite, sched: writer, main: writer, read: reader, machine: batch.NewMachine()}
+	s := &Store{dialect: migrate.SQLite, fenced: writer, sched: writer, main: writer, read: reader, machine: batch.NewMachine()}
 	return s.withGorm(func(db *sql.DB) gorm.Dialector { return sqlite.New(sqlite.Config{Conn: db, DriverName: "sqlite"}) })
 }
 
@@ -119,14 +120,14 @@ func openMySQL(c Config) (*Store, error) {
 	if maxOpen == 0 {
 		maxOpen = 20
 	}
-	pool := func(open, idle int, life time.Duration, params map[string]string) (*sql.DB, error) {
+	pool := func(open, idle int, life time.Duration, implicit bool, params map[string]string) (*sql.DB, error) {
 		own := cfg.Clone()
 		maps.Copy(own.Params, params)
-		connector, err := mysql.NewConnector(own)
+		made, err := mysql.NewConnector(own)
 		if err != nil {
 			return nil, fmt.Errorf("database: %w", err)
 		}
-		db := sql.OpenDB(connector)
+		db := sql.OpenDB(connector{made, implicit})
 		db.SetMaxOpenConns(open)
 		db.SetMaxIdleConns(idle)
 		db.SetConnMaxIdleTime(life)
@@ -134,20 +135,24 @@ func openMySQL(c Config) (*Store, error) {
 	}
 	// A paused owner in mid-transaction would hold its lease row. The server drops the
 	// session after 2 s of silence and with it the lock; idle connections are closed before that.
-	sched, err := pool(24, 24, time.Second, map[string]string{"wait_timeout": "2", "innodb_lock_wait_timeout": "2"})
+	fenced, err := pool(16, 16, time.Second, true, map[string]string{"wait_timeout": "2", "innodb_lock_wait_timeout": "2"})
 	if err != nil {
 		return nil, err
 	}
-	main, err := pool(maxOpen, 5, time.Minute, map[string]string{"innodb_lock_wait_timeout": "5"})
+	sched, err := pool(16, 16, time.Second, false, map[string]string{"wait_timeout": "2", "innodb_lock_wait_timeout": "2"})
+	if err != nil {
+		return nil, err
+	}
+	main, err := pool(maxOpen, 5, time.Minute, false, map[string]string{"innodb_lock_wait_timeout": "5"})
 	if err != nil {
 		return nil, err
 	}
 	// No connection is kept: to close it is to free its lock.
-	watch, err := pool(64, -1, time.Minute, map[string]string{"wait_timeout": strconv.Itoa(int(watchTimeout / time.Second))})
+	watch, err := pool(64, -1, time.Minute, false, map[string]string{"wait_timeout": strconv.Itoa(int(watchTimeout / time.Second))})
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dialect: migrate.MySQL, sched: sched, main: main, read: main, watch: watch, machine: batch.NewMachine()}
+	s := &Store{dialect: migrate.MySQL, fenced: fenced, sched: sched, main: main, read: main, watch: watch, machine: batch.NewMachine()}
 	return s.withGorm(func(db *sql.DB) gorm.Dialector {
 		return gormmysql.New(gormmysql.Config{Conn: db, SkipInitializeWithVersion: true})
 	})
@@ -197,8 +202,6 @@ func ParseDSN(dsn string) (*mysql.Config, error) {
 	cfg.InterpolateParams = true
 	cfg.Collation = "utf8mb4_bin"
 	cfg.Logger = log.New(io.Discard, "", 0)
-	// tx_isolation is the name that both MariaDB and MySQL before 8 know; MySQL 8 dropped it, so
-	// the statement form is used, which every version takes.
 	cfg.Params = map[string]string{
 		"sql_mode": "'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO'",
 	}
@@ -211,6 +214,9 @@ func (s *Store) Dialect() string { return s.dialect }
 // Close closes the pools.
 func (s *Store) Close() error {
 	err := s.sched.Close()
+	if s.fenced != s.sched {
+		err = errors.Join(err, s.fenced.Close())
+	}
 	if s.main != s.sched {
 		err = errors.Join(err, s.main.Close())
 	}
@@ -385,11 +391,7 @@ func anys[T any](values []T) []any {
 // inTx runs f in a transaction of db. The isolation level is READ COMMITTED on MySQL;
 // SQLite has only one.
 func (s *Store) inTx(ctx context.Context, db *sql.DB, f func(tx *sql.Tx) error) error {
-	opts := &sql.TxOptions{}
-	if s.dialect == migrate.MySQL {
-		opts.Isolation = sql.LevelReadCommitted
-	}
-	tx, err := db.BeginTx(ctx, opts)
+	tx, err := db.BeginTx(ctx, nil) // read committed: see connector
 	if err != nil {
 		return unavailable(err)
 	}
