@@ -206,9 +206,9 @@ func TestMisfire(t *testing.T) {
 		axtest.Pause(12 * time.Second)
 		s.Again()
 		up := time.Now()
+		enabled := time.Now() // not before this; the call may take a while
 		a := ns.Client.Do(t, http.MethodPost, ns.Path("/jobs/"+jobs["off"]+"/enable"), map[string]any{})
 		require.Equal(t, http.StatusOK, a.Status, a.Text())
-		enabled := time.Now()
 		axtest.Pause(4 * time.Second)
 		for _, id := range jobs {
 			disable(t, ns, id)

@@ -40,7 +40,7 @@ type Batch struct {
 	FinishedAt  int64
 }
 
-const batchColumns = "b.batch_id, b.day, b.ns_id, b.job_id, COALESCE(j.name, ''), COALESCE(j.app_name, ''), b.job_version, COALESCE(b.trigger_no, 0), b.trigger_kind, b.due_at, b.planned_for, b.state, b.priority, b.shard_total, b.shards_done, b.shards_failed, b.params, b.event, b.business_key, b.reason, b.reason_detail, b.missed_count, b.missed_last_at, b.created_by, b.created_at, COALESCE(b.started_at, 0), COALESCE(b.finished_at, 0)"
+const batchColumns = "b.batch_id, b.day, b.ns_id, b.job_id, COALESCE(j.name, ''), COALESCE(j.app_name, ''), b.job_version, COALESCE(b.trigger_no, 0), b.trigger_kind, b.due_at, b.planned_for, b.state, b.priority, b.shard_total, b.shards_done, b.shards_failed, b.params, b.event, b.business_key, b.reason, b.reason_detail, b.missed_count, b.missed_last_at, b.created_by, b.created_at, b.started_at, b.finished_at"
 
 func scanBatch(row interface{ Scan(...any) error }) (Batch, error) {
 	var v Batch
@@ -143,7 +143,7 @@ type Attempt struct {
 	Code          string
 }
 
-const attemptColumns = "e.id, e.day, e.ns_id, e.job_id, COALESCE(j.name, ''), e.batch_id, e.shard, e.shard_total, e.attempt, e.moves, e.status, e.trigger_time, e.not_before, COALESCE(e.dispatched_at, 0), COALESCE(e.actual_time, 0), COALESCE(e.finished_at, 0), COALESCE(e.worker_id, 0), e.worker_address, e.duration, e.waited, e.error, e.result, e.progress, e.output_bytes, COALESCE(e.stop_asked_at, 0), e.stop_reason, e.stop_confirmed, e.stop_asked_by, COALESCE(e.stop_acknowledged_at, 0), COALESCE(e.stop_confirmed_at, 0), e.code"
+const attemptColumns = "e.id, e.day, e.ns_id, e.job_id, COALESCE(j.name, ''), e.batch_id, e.shard, e.shard_total, e.attempt, e.moves, e.status, e.trigger_time, e.not_before, e.dispatched_at, e.actual_time, e.finished_at, e.worker_id, e.worker_address, NULLIF(e.duration, -1), NULLIF(e.waited, -1), e.error, e.result, e.progress, e.output_bytes, COALESCE(e.stop_asked_at, 0), e.stop_reason, e.stop_confirmed, e.stop_asked_by, COALESCE(e.stop_acknowledged_at, 0), COALESCE(e.stop_confirmed_at, 0), e.code"
 
 func scanAttempts(rows *sql.Rows) ([]Attempt, error) {
 	defer func() { _ = rows.Close() }()

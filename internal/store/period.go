@@ -238,7 +238,7 @@ type Start struct {
 // Starts gives the executions of the batches, due in [from, to], of the jobs from low to high, those of one
 // shard together, to f.
 func (l Ledger) Starts(ctx context.Context, low, high, from, to int64, f func(Start)) error {
-	rows, err := l.s.read.QueryContext(ctx, `SELECT e.id, e.job_id, e.batch_id, e.shard, e.status, e.trigger_time, COALESCE(e.actual_time, 0), COALESCE(b.state, '')
+	rows, err := l.s.read.QueryContext(ctx, `SELECT e.id, e.job_id, e.batch_id, e.shard, e.status, e.trigger_time, e.actual_time, COALESCE(b.state, '')
 		FROM execution_log e LEFT JOIN execution_batch b ON b.due_at = e.trigger_time AND b.batch_id = e.batch_id AND b.day = e.day WHERE e.job_id >= ? AND e.job_id <= ? AND e.trigger_time >= ? AND e.trigger_time <= ? ORDER BY e.job_id, e.batch_id, e.shard`, low, high, from, to)
 	if err != nil {
 		return unavailable(fmt.Errorf("read executions: %w", err))

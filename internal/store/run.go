@@ -95,7 +95,8 @@ func (b *Bucket) InsertBatches(list []BatchRow) (existing map[string]bool, err e
 	err = inGroups(list, size, func(part []BatchRow) error {
 		args := make([]any, 0, len(part)*width)
 		for _, r := range part {
-			var no, finished any
+			var no any
+			var finished int64 // 0 = it has not
 			if r.TriggerNo > 0 {
 				no = r.TriggerNo
 			}
@@ -165,15 +166,11 @@ func (b *Bucket) InsertExecutions(list []ExecutionRow) error {
 		part := list[start:min(start+group, len(list))]
 		args := make([]any, 0, len(part)*width)
 		for _, r := range part {
-			var worker any
-			if r.Worker.ID != 0 {
-				worker = r.Worker.ID
-			}
 			if dueOf(r.BatchID) != r.TriggerTime {
 				return fmt.Errorf("execution of batch %s is due at %d: the id says another time", r.BatchID, r.TriggerTime)
 			}
 			args = append(args, r.ID, r.Day, r.NS, b.f.Bucket, r.JobID, r.BatchID, r.Shard, r.Total, r.Attempt, r.Moves, string(r.Status), b.f.Epoch, r.TriggerTime, r.NotBefore,
-				worker, r.Worker.Address, r.Worker.StartID, "", 0, 0, "", "")
+				r.Worker.ID, r.Worker.Address, r.Worker.StartID, "", 0, 0, "", "")
 		}
 		if _, err := b.tx.ExecContext(b.ctx, "INSERT INTO execution_log ("+columns+") VALUES "+rows(len(part), width), args...); err != nil {
 			return fmt.Errorf("insert executions: %w", err)
@@ -253,7 +250,7 @@ func (e Execution) Tries() int { return e.Attempt - e.Series - e.Moves }
 // Lingers tells whether it has ended and its executor has not confirmed that it stopped.
 func (e Execution) Lingers() bool { return e.Status.Final() && e.StopAskedAt > 0 && !e.StopConfirmed }
 
-const executionColumns = "id, day, ns_id, job_id, batch_id, shard, shard_total, attempt, moves, status, epoch, trigger_time, not_before, COALESCE(dispatched_at, 0), COALESCE(actual_time, 0), COALESCE(worker_id, 0), worker_address, worker_start_id, COALESCE(deadline_at, 0), COALESCE(lease_until, 0), COALESCE(stop_asked_at, 0), stop_reason, stop_confirmed, series, losses"
+const executionColumns = "id, day, ns_id, job_id, batch_id, shard, shard_total, attempt, moves, status, epoch, trigger_time, not_before, dispatched_at, actual_time, worker_id, worker_address, worker_start_id, COALESCE(deadline_at, 0), lease_until, COALESCE(stop_asked_at, 0), stop_reason, stop_confirmed, series, losses"
 
 func scanExecutions(rows *sql.Rows) ([]Execution, error) {
 	defer func() { _ = rows.Close() }()
@@ -379,7 +376,7 @@ func (b *Bucket) Assign(list []Assignment, now int64) (refused map[int64]bool, e
 
 // advanceBatches applies one event to many batches, each guarded by its state. Batches
 // whose state does not take the event are left alone. set may add assignments such as
-// "started_at = COALESCE(started_at, 5)".
+// "started_at = COALESCE(NULLIF(started_at, 0), 5)".
 func (b *Bucket) advanceBatches(batches map[string]int, e batch.Event, set string, setArgs ...any) error {
 	// One statement per (from, to, day): the new state depends on the old one.
 	targets := map[batch.State][]batch.State{}
@@ -455,12 +452,12 @@ func (b *Bucket) Accept(list []Accepted, now, leaseUntil int64) error {
 		values[i] = []any{a.ID, batch.ExecutionDay(a.ID), sentAt}
 	}
 	from := quoted(batch.RunScheduled, batch.RunDispatching, batch.RunUnknown)
-	set := fmt.Sprintf("status = '%s', dispatched_at = COALESCE(dispatched_at, v.sent_at), actual_time = COALESCE(actual_time, %d), lease_until = %d", batch.RunRunning, now, leaseUntil)
+	set := fmt.Sprintf("status = '%s', dispatched_at = COALESCE(NULLIF(dispatched_at, 0), v.sent_at), actual_time = COALESCE(NULLIF(actual_time, 0), %d), lease_until = %d", batch.RunRunning, now, leaseUntil)
 	if _, err := b.updateEach("execution_log", []string{"id", "day"}, []string{"sent_at"}, set, "t.status IN ("+from+")", values); err != nil {
 		return fmt.Errorf("accept executions: %w", err)
 	}
 	// What it waited for is over; why it is late (a misfire) stays.
-	return b.advanceBatches(batches, batch.EventStart, "started_at = COALESCE(started_at, ?), reason = "+waitingIsOver, now)
+	return b.advanceBatches(batches, batch.EventStart, "started_at = COALESCE(NULLIF(started_at, 0), ?), reason = "+waitingIsOver, now)
 }
 
 // waitingIsOver keeps of a batch's reason what is still true once it has started.
@@ -479,7 +476,7 @@ func quoted(states ...batch.Run) string {
 func (b *Bucket) Unassign(ids []int64, batches map[string]int) error {
 	err := eachDay(ids, func(day int, part []int64) error {
 		args := append([]any{string(batch.RunScheduled), day, string(batch.RunDispatching), string(batch.RunUnknown)}, anys(part)...)
-		_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, worker_id = NULL, worker_address = '', worker_start_id = '', dispatched_at = NULL WHERE day = ? AND status IN (?, ?) AND id IN ("+marks(len(part))+")", args...)
+		_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, worker_id = 0, worker_address = '', worker_start_id = '', dispatched_at = 0 WHERE day = ? AND status IN (?, ?) AND id IN ("+marks(len(part))+")", args...)
 		return err
 	})
 	if err != nil {
@@ -528,7 +525,7 @@ func (b *Bucket) End(list []Ending, now int64) error {
 		}
 		odd = append(odd, e)
 	}
-	set := fmt.Sprintf("status = '%s', finished_at = %d, duration = v.ran, waited = v.stood, actual_time = COALESCE(actual_time, %d - v.ran), dispatched_at = COALESCE(dispatched_at, NULLIF(v.sent_at, 0), not_before)", batch.RunSucceeded, now, now)
+	set := fmt.Sprintf("status = '%s', finished_at = %d, duration = v.ran, waited = v.stood, actual_time = COALESCE(NULLIF(actual_time, 0), %d - v.ran), dispatched_at = COALESCE(NULLIF(dispatched_at, 0), NULLIF(v.sent_at, 0), not_before)", batch.RunSucceeded, now, now)
 	if _, err := b.updateEach("execution_log", []string{"id", "day"}, []string{"ran", "stood", "sent_at"}, set, "", plain); err != nil {
 		return fmt.Errorf("end executions: %w", err)
 	}
@@ -550,7 +547,7 @@ func (b *Bucket) End(list []Ending, now int64) error {
 			continue
 		}
 		// It ran: where its result was faster than the answer to its request, that is the start.
-		if _, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, finished_at = ?, duration = ?, waited = ?, peak_memory_mb = ?, error = ?, result = ?, stop_confirmed = ?, actual_time = COALESCE(actual_time, ?), dispatched_at = COALESCE(dispatched_at, NULLIF(?, 0), not_before) WHERE day = ? AND id = ?",
+		if _, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, finished_at = ?, duration = ?, waited = ?, peak_memory_mb = ?, error = ?, result = ?, stop_confirmed = ?, actual_time = COALESCE(NULLIF(actual_time, 0), ?), dispatched_at = COALESCE(NULLIF(dispatched_at, 0), NULLIF(?, 0), not_before) WHERE day = ? AND id = ?",
 			string(e.Status), now, e.Duration, e.Waited, e.PeakMemoryMB, e.Error, e.Result, confirmed, now-e.Duration, e.SentAt, batch.ExecutionDay(e.ID), e.ID); err != nil {
 			return fmt.Errorf("end execution %d: %w", e.ID, err)
 		}
@@ -633,7 +630,7 @@ func (b *Bucket) EndBatches(batches map[string]int, e batch.Event, reason, detai
 	// A result can be here before the answer to the request that started it.
 	switch e { //nolint:exhaustive // the other events end what did not run
 	case batch.EventSucceed, batch.EventFail, batch.EventTimeOut:
-		set += ", started_at = COALESCE(started_at, (SELECT MIN(l.actual_time) FROM execution_log l WHERE l.trigger_time = execution_batch.due_at AND l.batch_id = execution_batch.batch_id AND l.day = execution_batch.day))"
+		set += ", started_at = COALESCE(NULLIF(started_at, 0), (SELECT MIN(NULLIF(l.actual_time, 0)) FROM execution_log l WHERE l.trigger_time = execution_batch.due_at AND l.batch_id = execution_batch.batch_id AND l.day = execution_batch.day), 0)"
 		if reason == "" {
 			set += ", reason = " + waitingIsOver
 		}
@@ -662,7 +659,7 @@ func (b *Bucket) AdvanceBatch(h BatchHead, e batch.Event, reason, detail string)
 	}
 	finished := ""
 	if !to.Final() && h.State.Final() {
-		finished = ", finished_at = NULL"
+		finished = ", finished_at = 0"
 	}
 	res, err := b.tx.ExecContext(b.ctx, "UPDATE execution_batch SET state = ?, version = version + 1, reason = ?, reason_detail = ?"+finished+" WHERE day = ? AND "+oneBatch+" AND version = ?", string(to), reason, detail, h.Day, h.DueAt, h.ID, h.Version)
 	if err != nil {
@@ -695,7 +692,7 @@ func (b *Bucket) LatestAttempts(id string, day int) ([]Execution, error) {
 // ShardError is what the first shard of a batch that ended badly says of it; "" when none does.
 func (b *Bucket) ShardError(id string, day int) (string, error) {
 	var text string
-	err := b.tx.QueryRowContext(b.ctx, "SELECT error FROM execution_log WHERE day = ? AND batch_id = ? AND status IN ("+quoted(batch.RunFailed, batch.RunTimedOut, batch.RunRejected, batch.RunLost)+") AND error <> '' ORDER BY shard, attempt DESC LIMIT 1", day, id).Scan(&text)
+	err := b.tx.QueryRowContext(b.ctx, "SELECT error FROM execution_log WHERE day = ? AND trigger_time = ? AND batch_id = ? AND status IN ("+quoted(batch.RunFailed, batch.RunTimedOut, batch.RunRejected, batch.RunLost)+") AND error <> '' ORDER BY shard, attempt DESC LIMIT 1", day, dueOf(id), id).Scan(&text)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}
@@ -816,7 +813,7 @@ func (s *Store) OpenIn(ctx context.Context, buckets []int, states []batch.Run, s
 	if s.dialect == migrate.SQLite {
 		index = " INDEXED BY ix_execution_log_open"
 	}
-	rows, err := s.sched.QueryContext(ctx, "SELECT "+executionColumns+" FROM execution_log"+index+" WHERE bucket IN ("+marks(len(buckets))+") AND status IN ("+marks(len(states))+") AND dispatched_at < ? ORDER BY not_before, id LIMIT ?", args...)
+	rows, err := s.sched.QueryContext(ctx, "SELECT "+executionColumns+" FROM execution_log"+index+" WHERE bucket IN ("+marks(len(buckets))+") AND status IN ("+marks(len(states))+") AND dispatched_at > 0 AND dispatched_at < ? ORDER BY not_before, id LIMIT ?", args...)
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("read running executions: %w", err))
 	}

@@ -9,7 +9,7 @@ import (
 // acknowledged by then.
 func (b *Bucket) Acknowledged(ids []int64, now int64) error {
 	return eachDay(ids, func(day int, part []int64) error {
-		_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET stop_acknowledged_at = COALESCE(stop_acknowledged_at, finished_at, ?) WHERE day = ? AND +bucket = ? AND stop_asked_at IS NOT NULL AND id IN ("+marks(len(part))+")",
+		_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET stop_acknowledged_at = COALESCE(stop_acknowledged_at, NULLIF(finished_at, 0), ?) WHERE day = ? AND +bucket = ? AND stop_asked_at IS NOT NULL AND id IN ("+marks(len(part))+")",
 			append([]any{now, day, b.f.Bucket}, anys(part)...)...)
 		if err != nil {
 			return fmt.Errorf("acknowledge stops: %w", err)
@@ -100,7 +100,7 @@ func (s *Store) LastWorkers(ctx context.Context, batches map[string]int) (map[st
 }
 
 func (s *Store) lastWorkers(ctx context.Context, day int, ids []string, out map[string]map[int]int64) error {
-	rows, err := s.sched.QueryContext(ctx, "SELECT batch_id, shard, worker_id FROM execution_log WHERE day = ? AND worker_id IS NOT NULL AND batch_id IN ("+marks(len(ids))+") ORDER BY attempt", append([]any{day}, anys(ids)...)...)
+	rows, err := s.sched.QueryContext(ctx, "SELECT batch_id, shard, worker_id FROM execution_log WHERE day = ? AND worker_id <> 0 AND "+s.ofBatches(len(ids))+" ORDER BY attempt", append([]any{day}, keysOf(ids)...)...)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (s *Store) RecentUses(ctx context.Context, bucket int, strategies []string,
 	var out []Use
 	for _, id := range jobs {
 		// Batches of a job sort by their time, nearly.
-		rows, err := s.read.QueryContext(ctx, "SELECT worker_id, COUNT(*), MAX(dispatched_at) FROM (SELECT worker_id, dispatched_at FROM execution_log WHERE job_id = ? AND day >= ? AND worker_id IS NOT NULL AND dispatched_at IS NOT NULL ORDER BY batch_id DESC LIMIT ?) x GROUP BY worker_id",
+		rows, err := s.read.QueryContext(ctx, "SELECT worker_id, COUNT(*), MAX(dispatched_at) FROM (SELECT worker_id, dispatched_at FROM execution_log WHERE job_id = ? AND day >= ? AND worker_id <> 0 AND dispatched_at > 0 ORDER BY batch_id DESC LIMIT ?) x GROUP BY worker_id",
 			id, batch.Day(now)-1, usedRuns)
 		if err != nil {
 			return nil, unavailable(err)
