@@ -40,7 +40,7 @@ func TestEngine(t *testing.T) {
 		{"C262 queueAll: the queue is bounded, its depth is seen, and what is too much is skipped", overlapQueueBounded},
 		{"B15 cover: the newest waits until it is confirmed that the old one has stopped", coverUnconfirmed},
 		{"C264 allow: side by side up to the limit", overlapAllow},
-		{"C311 a run that ignores its limit is timed out and its late success noted", ignoresTimeout},
+		{"C310 C311 a run that ignores its limit is timed out and its late success noted", ignoresTimeout},
 		{"C317 an executor that dies under a time limit ends the run once", diesUnderTimeout},
 		{"C318 an unconfirmed stop is never called confirmed", unconfirmedStop},
 		{"C318 a confirmed stop says so", confirmedStop},
@@ -503,6 +503,11 @@ func ignoresTimeout(t *testing.T, ns *axtest.Namespace) {
 	require.NotNil(t, e.Stop)
 	require.True(t, e.Stop.Confirmed, "it was confirmed before the next attempt started")
 	require.NotEqual(t, e.Address(), b.Executions[1].Address(), "the next attempt keeps away from it")
+	attempts := map[int]string{}
+	for _, s := range axtest.Ledger(list...) {
+		attempts[s.Run.Attempt] = s.Run.BatchID
+	}
+	require.Equal(t, map[int]string{1: id, 2: id}, attempts, "a receiver can tell that they belong together")
 	axtest.WaitFor(t, "the late success was answered", func() bool { return len(first.Answers()) == 1 })
 	require.Equal(t, []string{"late"}, first.Answers())
 	b = ns.Batch(id)

@@ -22,6 +22,7 @@ func TestLife(t *testing.T) {
 	}{
 		{"C306 rules by the code of a failure", retryRules},
 		{"C301 C307 nothing follows a success", nothingAfterSuccess},
+		{"C301 with nobody left the attempts end", executorsLeave},
 		{"C303 retries of one firing do not delay the next", retriesDelayNobody},
 		{"C309 disabling cancels the retries that wait", disableCancelsRetries},
 		{"C309 deleting cancels the retries that wait", deleteCancelsRetries},
@@ -489,4 +490,154 @@ func blackHole(t *testing.T, ns *axtest.Namespace) {
 		require.Less(t, s.At.Sub(at), 2*time.Second)
 	}
 	hole.Is(axtest.Fine)
+}
+
+func executorsLeave(t *testing.T, ns *axtest.Namespace) {
+	x := ns.App("app").Worker(axtest.Fail)
+	id := ns.Trigger(ns.Job(axtest.Def{"routing": strategy("failover"), "retry": map[string]any{"max": 2, "initial": "1s", "backoff": "fixed"}}))
+	axtest.WaitFor(t, "its first retry waits", func() bool { return len(ns.Batch(id).Executions) == 2 })
+	x.Die()
+	b := ns.Ended(id)
+	require.Equal(t, "FAILED", b.State)
+	starts := len(x.Starts())
+	axtest.Stays(t, 3*time.Second, "it has ended", func() bool { return len(ns.Batch(id).Executions) == len(b.Executions) && len(x.Starts()) == starts })
+}
+
+// C309, B15: over a restart of the server a retry comes at its time and keeps away from where it failed, a run that
+// would not stop keeps its place, and a drained address stays drained.
+func TestLifeGoesOnAfterARestart(t *testing.T) {
+	axtest.Both(t, func(t *testing.T, o ...axtest.Option) {
+		s := axtest.Start(t, o...)
+		ns := s.Namespace(t)
+		app := ns.App("app")
+		hold := make(chan struct{})
+		work := func(ctx context.Context, run axtest.Run) axtest.Result {
+			switch {
+			case run.Params == "fail" && run.Attempt == 1:
+				return axtest.Fail(ctx, run)
+			case run.Params == "hang" && run.Attempt == 1:
+				<-hold
+			}
+			return axtest.Result{}
+		}
+		list := []*axtest.Executor{app.Worker(work), app.Worker(work)}
+		out := ns.App("drained").Worker(axtest.Succeed)
+		a := executors(ns, out.Instance(), "drain", map[string]any{"reason": "new disk"})
+		require.Equal(t, http.StatusOK, a.Status, a.Text())
+
+		hanging := ns.Job(axtest.Def{"name": "hanging", "params": "hang", "timeout": "1s", "retry": retries(1)})
+		hung := ns.Trigger(hanging)
+		axtest.WaitFor(t, "it will not stop", func() bool { return ns.Batch(hung).Executions[0].State == "TIMED_OUT" })
+
+		const wait = 8 * time.Second
+		failing := ns.Trigger(ns.Job(axtest.Def{"name": "failing", "params": "fail", "retry": map[string]any{"max": 1, "initial": wait.String(), "backoff": "fixed", "jitter": 0}}))
+		axtest.WaitFor(t, "its retry waits", func() bool { return len(ns.Batch(failing).Executions) == 2 })
+		s.Restart()
+		for _, x := range append(list, out) {
+			x.Online()
+		}
+
+		b := ns.Ended(failing)
+		require.Equal(t, "SUCCEEDED", b.State)
+		require.GreaterOrEqual(t, b.Executions[1].StartedAt.Sub(*b.Executions[0].FinishedAt), wait-100*time.Millisecond)
+		require.NotEqual(t, b.Executions[0].Address(), b.Executions[1].Address())
+
+		b = ns.Batch(hung)
+		require.False(t, b.Final())
+		require.Len(t, axtest.Ledger(list...), 3, "the next attempt of what hangs has not started")
+		require.Equal(t, "overlap_running", ns.Ended(ns.Trigger(hanging)).Code())
+		close(hold)
+		b = ns.Ended(hung)
+		require.Equal(t, "SUCCEEDED", b.State)
+		require.True(t, b.Executions[0].Stop.Confirmed)
+		require.Equal(t, "SUCCEEDED", ns.Ended(ns.Trigger(hanging)).State)
+		axtest.NothingTwice(t, list...)
+
+		state, reason := executorState(ns, out)
+		require.Equal(t, []string{"DRAINING", "drained_by_operator"}, []string{state, reason})
+		out.Die()
+		out.Revive()
+		b = ns.Ended(ns.Trigger(ns.Job(axtest.Def{"name": "elsewhere", "app": "drained", "retry": retries(0)})))
+		require.Equal(t, "no_executor", b.Code(), "a new process at the address is drained, too")
+	})
+}
+
+// C304, C329: with two servers attempts come one at a time and in order, whichever of them hears the results.
+func TestRetriesOverTwoServers(t *testing.T) {
+	t.Parallel()
+	list := axtest.Replicas(t, 2)
+	ns := list[0].Namespace(t)
+	_, others := axtest.Owner(t, ns, list...)
+	x := ns.App("app").At(others[0]).Worker(axtest.Fail)
+	job := ns.Job(axtest.Def{"concurrency": policy("allow", 0), "retry": retries(3)})
+	var ids []string
+	for range 20 {
+		ids = append(ids, ns.Trigger(job))
+	}
+	for _, id := range ids {
+		b := ns.Ended(id)
+		require.Equal(t, "FAILED", b.State)
+		require.Len(t, b.Executions, 4)
+	}
+	require.Len(t, x.Starts(), 80)
+	axtest.NothingTwice(t, x)
+	failures := 0.0
+	for _, s := range list {
+		failures += max(s.Metric(`ax_dispatch_task_failure_total{app="app"}`), 0)
+	}
+	require.InDelta(t, 20, failures, 0, "each batch failed once")
+}
+
+// P10: executors that fall silent together are held, shown, and let go on an operator's word.
+func TestAStormIsHeld(t *testing.T) {
+	axtest.Both(t, func(t *testing.T, o ...axtest.Option) {
+		s := axtest.Start(t, append(o, axtest.Set("executor-storm-percent", "50"))...)
+		ns := s.Namespace(t)
+		app := ns.App("app")
+		hold := make(chan struct{})
+		var list []*axtest.Executor
+		for range 4 {
+			list = append(list, app.Worker(func(context.Context, axtest.Run) axtest.Result {
+				<-hold
+				return axtest.Result{}
+			}))
+		}
+		id := ns.Trigger(ns.Job(axtest.Def{"routing": strategy("shardingBroadcast"), "retry": retries(0)}))
+		axtest.WaitFor(t, "all run", func() bool { return len(axtest.Ledger(list...)) == 4 })
+		for _, x := range list {
+			x.Silence(true)
+			x.Is(axtest.Hangs)
+		}
+		type storm struct {
+			App     string
+			Held    int
+			Running int
+		}
+		storms := func() []storm {
+			var v struct{ Items []storm }
+			ns.Client.Get(t, ns.Path("/executors/storm"), &v)
+			return v.Items
+		}
+		axtest.WaitFor(t, "they are held", func() bool {
+			list := storms()
+			return len(list) == 1 && list[0] == storm{"app", 4, 4}
+		})
+		require.InDelta(t, 4, s.Metric("ax_executors_held"), 0)
+		// Three come back; the fourth is really gone, and one is no storm.
+		for _, x := range list[:3] {
+			x.Is(axtest.Fine)
+			x.Silence(false)
+		}
+		axtest.WaitFor(t, "the storm is over", func() bool { return len(storms()) == 0 })
+		axtest.WaitFor(t, "the one is removed", func() bool { state, _ := executorState(ns, list[3]); return state == "OFFLINE" })
+		require.False(t, ns.Batch(id).Final())
+		list[3].Is(axtest.Fine)
+		list[3].Silence(false)
+		close(hold)
+		b := ns.Ended(id)
+		require.Equal(t, "SUCCEEDED", b.State)
+		require.Len(t, b.Executions, 4, "nothing was started once more")
+		a := ns.Client.Do(t, http.MethodPost, ns.Path("/executors/storm/release"), map[string]any{"app": "app", "reason": "the rack is off"})
+		require.Equal(t, http.StatusOK, a.Status, a.Text())
+	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ax-scheduler/ax/internal/clock"
 	"github.com/ax-scheduler/ax/internal/protocol"
 	"github.com/ax-scheduler/ax/internal/registry"
 	"github.com/ax-scheduler/ax/internal/store"
@@ -294,4 +295,25 @@ func namespace(t *testing.T, s *store.Store) store.Namespace {
 	require.NoError(t, s.CreateNamespace(t.Context(), &ns, &store.AuditEntry{ActorType: "system", Action: "namespace.create"}))
 	require.Equal(t, app().NSID, ns.ID)
 	return ns
+}
+
+// C294: an executor that registered while the clock was nine months ahead expires by real silence.
+func TestAClockFarAheadKeepsNobody(t *testing.T) {
+	n := &net1{answer: honest}
+	s := storetest.New(t)
+	c := clock.NewManual(time.UnixMilli(1_796_000_000_000).Add(270 * 24 * time.Hour))
+	r := registry.New(s, c, discard(), registry.Settings{Heartbeat: 10 * time.Second, ProbeDelay: 15 * time.Second, Lease: time.Minute}, n.probe, func() {})
+	ns := namespace(t, s)
+	fleet(t, r, 1)
+	require.NoError(t, r.Flush(t.Context()))
+	c.Set(time.UnixMilli(1_796_000_000_000))
+	n.set(hangs)
+	now := time.Now().Add(31 * time.Second)
+	r.RunOnce(t.Context(), now, ours)
+	settle(t, r, now.Add(16*time.Second), func() bool { return r.Count(store.ExecutorOffline) == 1 })
+	require.NoError(t, r.Flush(t.Context()))
+	require.NoError(t, s.ForgetExecutors(t.Context(), 1_796_000_000_001))
+	list, err := s.ExecutorsIn(t.Context(), ns.Bucket)
+	require.NoError(t, err)
+	require.Empty(t, list)
 }
