@@ -123,6 +123,18 @@ test-sdk: ## the Go SDK and the sample executor
 	cd sdk/go && go test ./...
 	cd examples/order-service && CGO_ENABLED=0 go test ./...
 
+SPAN ?= 30s
+RUNS ?= 1
+
+.PHONY: nemesis
+nemesis: ## faults against three replicas, and a checker (SPAN=30s RUNS=1 SEED= FAULTS= RECORD=)
+	@for run in $$(seq $(RUNS)); do go test ./reliability/nemesis -run TestNemesis -count=1 -timeout 60m -v -nemesis -span $(SPAN) \
+	$(if $(SEED),-seed $(SEED)) $(if $(FAULTS),-faults '$(FAULTS)') $(if $(RECORD),-record $(CURDIR)/reliability/results.jsonl) || exit 1; done
+
+.PHONY: nemesis-control
+nemesis-control: ## the same without the fence, which must be noticed
+	go test -tags nofence ./reliability/nemesis -run TestWithoutTheFence -count=1 -v
+
 .PHONY: test-e2e
 test-e2e: build ## the console in a real browser against a demo server
 	scripts/smoke.sh

@@ -89,6 +89,7 @@ step "vet" make --no-print-directory vet
 step "lint" make --no-print-directory lint-go
 step "generated files" make --no-print-directory verify
 step "go tests" make --no-print-directory test-go
+step "nemesis" make --no-print-directory nemesis
 step "sdk tests" make --no-print-directory test-sdk
 [ -n "${AX_SHORT:-}" ] || step "race detector" make --no-print-directory test-race
 if step "console packages" make --no-print-directory web-deps; then

@@ -105,7 +105,7 @@ func (c *Cluster) View() (store.Membership, time.Time) {
 func (c *Cluster) Owned() []store.Fence {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if time.Since(c.renewed) > trust {
+	if c.stale() {
 		return nil
 	}
 	out := make([]store.Fence, 0, len(c.owned))
@@ -118,12 +118,15 @@ func (c *Cluster) Owned() []store.Fence {
 	return out
 }
 
+// stale tells whether this replica has not renewed its liveness for so long that another may have taken over.
+func (c *Cluster) stale() bool { return doubts && time.Since(c.renewed) > trust }
+
 // Fence returns the fence of a bucket; ok is false when this replica does not own it. A bucket that is
 // being handed over still has one: what was begun is finished.
 func (c *Cluster) Fence(bucket int) (f store.Fence, ok bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if time.Since(c.renewed) > trust {
+	if c.stale() {
 		return f, false
 	}
 	f, ok = c.owned[bucket]
@@ -135,7 +138,7 @@ func (c *Cluster) Leads(bucket int) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	_, ok := c.owned[bucket]
-	return ok && !c.closing[bucket] && time.Since(c.renewed) <= trust
+	return ok && !c.closing[bucket] && !c.stale()
 }
 
 // Alone tells whether this replica held a bucket when it looked last, and knew of no other that lives: whatever
@@ -316,7 +319,7 @@ func (c *Cluster) Renew(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.renewed.IsZero() && time.Since(c.renewed) > trust {
+	if !c.renewed.IsZero() && c.stale() {
 		// For a while nothing could be acted for, and what came in then was dropped: everything is
 		// read again.
 		for _, f := range c.owned {
@@ -388,7 +391,7 @@ func (c *Cluster) look(ctx context.Context) (store.Membership, error) {
 			held, ok = c.pending[l.Bucket]
 		}
 		switch mine := l.Owner == c.Replica.ID; {
-		case ok && (l.Epoch > held.Epoch || l.Epoch == held.Epoch && !mine):
+		case doubts && ok && (l.Epoch > held.Epoch || l.Epoch == held.Epoch && !mine):
 			// Somebody else took it: better to know now than at the next write.
 			if _, owned := c.owned[l.Bucket]; owned {
 				lost = append(lost, held)
@@ -478,7 +481,7 @@ func (c *Cluster) handOver(ctx context.Context, m store.Membership, want map[int
 		}
 		c.mu.Lock()
 		f, owned := c.owned[l.Bucket]
-		if owned = owned && f.Epoch == l.Epoch && time.Since(c.renewed) <= trust; owned {
+		if owned = owned && f.Epoch == l.Epoch && !c.stale(); owned {
 			c.closing[l.Bucket] = true
 		}
 		c.mu.Unlock()

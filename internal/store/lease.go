@@ -57,7 +57,7 @@ func (s *Store) InBucket(ctx context.Context, f Fence, do func(b *Bucket) error)
 				Scan(&owner, &epoch, &b.cursor, &b.next); err != nil {
 				return fmt.Errorf("%w bucket %d: %w", errLock, f.Bucket, err)
 			}
-			if owner != f.Owner || epoch != f.Epoch {
+			if fenced && (owner != f.Owner || epoch != f.Epoch) {
 				return ErrFenced
 			}
 			b.first = b.next

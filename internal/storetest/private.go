@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"database/sql"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -63,6 +65,15 @@ func (p *Private) Kill(t testing.TB) {
 	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
 	require.NoError(t, err)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	require.Eventually(t, func() bool {
+		c, err := net.DialTimeout("tcp", p.Address(), time.Second)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err != nil
+	}, 10*time.Second, 10*time.Millisecond, "it does not listen any more")
+	// Until somebody has waited for the process its id looks alive.
+	require.NoError(t, os.Remove(filepath.Join(p.dir, "pid")))
 }
 
 // Address is where it listens now.
@@ -80,7 +91,7 @@ func (p *Private) DSN() string { return p.dsn }
 // Exec runs statements as the user who may do everything.
 func (p *Private) Exec(t testing.TB, statements ...string) {
 	t.Helper()
-	db := p.open(t)
+	db := p.DB(t)
 	defer func() { _ = db.Close() }()
 	for _, s := range statements {
 		_, err := db.ExecContext(context.Background(), s)
@@ -88,7 +99,8 @@ func (p *Private) Exec(t testing.TB, statements ...string) {
 	}
 }
 
-func (p *Private) open(t testing.TB) *sql.DB {
+// DB opens it as the user who may do everything. The caller closes it.
+func (p *Private) DB(t testing.TB) *sql.DB {
 	t.Helper()
 	cfg, err := store.ParseDSN(p.dsn + "/none")
 	require.NoError(t, err)

@@ -96,9 +96,19 @@ func Database(dsn string) Option { return Set("database", dsn) }
 // its buckets evenly.
 func Replicas(t testing.TB, n int, options ...Option) []*Server {
 	t.Helper()
-	dsn := storetest.Database(t)
-	list := make([]*Server, n)
-	for i := range list {
+	dsns := make([]string, n)
+	dsns[0] = storetest.Database(t)
+	for i := range dsns {
+		dsns[i] = dsns[0]
+	}
+	return ReplicasOn(t, dsns, options...)
+}
+
+// ReplicasOn is Replicas for databases that are there: a server for each DSN, which may be ways to one database.
+func ReplicasOn(t testing.TB, dsns []string, options ...Option) []*Server {
+	t.Helper()
+	list := make([]*Server, len(dsns))
+	for i, dsn := range dsns {
 		list[i] = New(t, append([]Option{Database(dsn), Process()}, options...)...)
 		list[i].several = true
 		if i > 0 {

@@ -168,6 +168,7 @@ type Executor struct {
 	answers    []string // what the server said to results
 	running    map[string]*task
 	given      map[string]bool
+	taken      map[string]bool // executions whose results the server has
 	spool      []map[string]any
 	servers    []*Server // asked in turn; empty = the namespace's
 	turn       int
@@ -207,7 +208,7 @@ func (a *App) Labelled(labels map[string]string, work Handler) *Executor {
 // Offline makes an executor that does not listen yet.
 func (a *App) Offline(handlers map[string]Handler) *Executor {
 	a.n.t.Helper()
-	x := &Executor{t: a.n.t, app: a, handlers: handlers, slots: 50, done: make(chan struct{}), free: make(chan struct{}), startID: random(16), servers: a.servers, running: map[string]*task{}, given: map[string]bool{}}
+	x := &Executor{t: a.n.t, app: a, handlers: handlers, slots: 50, done: make(chan struct{}), free: make(chan struct{}), startID: random(16), servers: a.servers, running: map[string]*task{}, given: map[string]bool{}, taken: map[string]bool{}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(x.t, err)
 	x.Address = "http://" + l.Addr().String()
@@ -363,6 +364,16 @@ func (x *Executor) Starts() []Started {
 		out[i] = *s
 	}
 	return out
+}
+
+// Namespace is the name of its namespace.
+func (x *Executor) Namespace() string { return x.app.n.Name }
+
+// Took tells whether the server has taken the result of an execution.
+func (x *Executor) Took(execution string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.taken[execution]
 }
 
 // Kills is the ledger of executions that it was asked to stop.
@@ -719,6 +730,7 @@ func (x *Executor) flush() {
 	for _, a := range reply.Answers {
 		x.answers = append(x.answers, a.Answer)
 		delete(x.running, a.ExecutionID)
+		x.taken[a.ExecutionID] = true
 	}
 }
 

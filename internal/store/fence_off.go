@@ -1,0 +1,5 @@
+//go:build nofence
+
+package store
+
+const fenced = false
