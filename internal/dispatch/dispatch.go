@@ -76,6 +76,8 @@ type Dispatch struct {
 	// unsent counts the executions of each bucket that senders have; passing says that a pass has some.
 	unsent  [batch.Buckets]atomic.Int64
 	passing [batch.Buckets]atomic.Bool
+	// writing says that what an earlier pass chose in a bucket is not durable yet.
+	writing [batch.Buckets]atomic.Bool
 }
 
 // Config is what a Dispatch needs.
@@ -146,7 +148,7 @@ type chosen struct {
 // InHand counts what is on its way to executors of a bucket's executions, and has not been answered.
 func (d *Dispatch) InHand(bucket int) int64 {
 	n := d.unsent[bucket].Load()
-	if d.passing[bucket].Load() {
+	if d.passing[bucket].Load() || d.writing[bucket].Load() {
 		n++
 	}
 	return n
@@ -183,7 +185,7 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 	waiting := map[int]map[why]map[string]int{} // bucket → reason → batches to note
 	taken := d.ready.Take(now, passLimit, func(e *ready.Execution, limit string) ready.Placement {
 		f, ok := d.cluster.Fence(e.Batch.Bucket)
-		if !ok || !d.cluster.Leads(e.Batch.Bucket) {
+		if !ok || !d.cluster.Leads(e.Batch.Bucket) || d.writing[e.Batch.Bucket].Load() {
 			return ready.Blocked
 		}
 		d.passing[e.Batch.Bucket].Store(true)
@@ -259,7 +261,7 @@ func (d *Dispatch) RunOnce(ctx context.Context, now int64) (left bool, err error
 		d.outcome.Report(refused...)
 	}
 	d.sendBound(ctx, sendable)
-	errs = errors.Join(errs, d.noteWaiting(ctx, waiting), d.assign(ctx, picked, now, true), d.assign(ctx, lost, now, false))
+	d.write(ctx, waiting, picked, lost, now)
 	return d.ready.Len() > 0 || taken == passLimit, errs
 }
 
@@ -369,6 +371,68 @@ func (w why) note(waiting map[int]map[why]map[string]int, e *ready.Execution) {
 		waiting[b.Bucket][w] = map[string]int{}
 	}
 	waiting[b.Bucket][w][b.ID] = b.Day
+}
+
+// writePatience is how long a pass waits for its writes. A bucket whose rows somebody holds must not make the others
+// late: it is passed over until its writes have ended.
+const writePatience = 20 * time.Millisecond
+
+// write makes durable what a pass chose, each bucket by itself, and sends it.
+func (d *Dispatch) write(ctx context.Context, waiting map[int]map[why]map[string]int, picked, lost []chosen, now int64) {
+	type part struct {
+		waiting      map[why]map[string]int
+		picked, lost []chosen
+	}
+	buckets := map[int]*part{}
+	of := func(bucket int) *part {
+		if buckets[bucket] == nil {
+			buckets[bucket] = &part{}
+		}
+		return buckets[bucket]
+	}
+	for bucket, reasons := range waiting {
+		of(bucket).waiting = reasons
+	}
+	for _, c := range picked {
+		p := of(c.e.Batch.Bucket)
+		p.picked = append(p.picked, c)
+	}
+	for _, c := range lost {
+		p := of(c.e.Batch.Bucket)
+		p.lost = append(p.lost, c)
+	}
+	if len(buckets) == 0 {
+		return
+	}
+	ended := make(chan struct{}, len(buckets))
+	var left atomic.Bool // the pass went on without them
+	for bucket, p := range buckets {
+		d.writing[bucket].Store(true)
+		d.active.Go(func() {
+			err := errors.Join(d.assign(ctx, p.picked, now, true), d.assign(ctx, p.lost, now, false))
+			if p.waiting != nil {
+				err = errors.Join(err, d.noteWaiting(ctx, map[int]map[why]map[string]int{bucket: p.waiting}))
+			}
+			if err != nil && ctx.Err() == nil {
+				d.log.WarnContext(ctx, "choices not written", slog.Int("bucket", bucket), slog.String("err", err.Error()))
+			}
+			d.writing[bucket].Store(false)
+			ended <- struct{}{}
+			if left.Load() {
+				d.ready.Nudge() // what waits in it was passed over
+			}
+		})
+	}
+	timer := time.NewTimer(writePatience)
+	defer timer.Stop()
+	for range buckets {
+		select {
+		case <-ended:
+		case <-timer.C:
+			left.Store(true)
+			return
+		}
+	}
 }
 
 // noteWaiting makes it visible what batches wait for.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/ax-scheduler/ax/internal/store"
@@ -35,32 +36,24 @@ func (s scheduled) ahead() time.Duration               { return Window }
 func (s scheduled) slack() (slack, pace time.Duration) { return Window / 2, Window / 20 }
 
 // look asks one source and returns how long it may be left alone.
-func (t *Trigger) look(ctx context.Context, s source, owned []store.Fence, now int64) (sleep time.Duration, err error) {
+func (t *Trigger) look(ctx context.Context, s source, owned []store.Fence, now int64, patience time.Duration) (sleep time.Duration, err error) {
 	sleep = idle
 	hints, err := s.next(ctx)
 	if err != nil {
 		return Window / 4, err
 	}
 	until := now + s.ahead().Milliseconds()
-	var errs error
-	worked := false
+	var near []store.Fence
 	for _, f := range owned {
-		hint, planned := hints[f.Bucket]
-		if !planned || hint > until {
-			continue
-		}
-		worked = true
-		for more := true; more; {
-			if more, err = s.open(ctx, f, now); err != nil {
-				errs = errors.Join(errs, fmt.Errorf("bucket %d: %w", f.Bucket, err))
-				sleep = Window / 4
-			}
-		}
-		if errors.Is(err, store.ErrUnavailable) {
-			return sleep, errs // the other buckets would only say the same
+		if hint, planned := hints[f.Bucket]; planned && hint <= until {
+			near = append(near, f)
 		}
 	}
-	if worked {
+	errs := t.openAll(ctx, s, near, now, patience)
+	if errs != nil {
+		sleep = Window / 4
+	}
+	if len(near) > 0 {
 		if hints, err = s.next(ctx); err != nil {
 			return Window / 4, errors.Join(errs, err)
 		}
@@ -72,4 +65,45 @@ func (t *Trigger) look(ctx context.Context, s source, owned []store.Fence, now i
 		}
 	}
 	return sleep, errs
+}
+
+// openAll makes durable what is due in some buckets, a few at a time, and waits for it for as long as patience
+// lasts: a bucket whose rows somebody holds must not make the others late. One that is still at work is left alone.
+func (t *Trigger) openAll(ctx context.Context, s source, near []store.Fence, now int64, patience time.Duration) error {
+	var mu sync.Mutex
+	var errs error
+	var work sync.WaitGroup
+	for _, f := range near {
+		if t.opening[f.Bucket].Swap(true) {
+			continue
+		}
+		work.Go(func() {
+			t.slots <- struct{}{}
+			defer func() {
+				<-t.slots
+				t.opening[f.Bucket].Store(false)
+			}()
+			for more, err := true, error(nil); more && err == nil; {
+				if more, err = s.open(ctx, f, now); err != nil {
+					mu.Lock()
+					errs = errors.Join(errs, fmt.Errorf("bucket %d: %w", f.Bucket, err))
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		work.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return errs
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ax-scheduler/ax/internal/batch"
@@ -61,6 +62,8 @@ type Trigger struct {
 	near    int
 	sources []source
 	asks    [batch.Buckets]asks
+	opening [batch.Buckets]atomic.Bool // what is due in it is being made durable
+	slots   chan struct{}
 
 	mu       sync.Mutex
 	compiled map[[3]int64]*schedule.Schedule // job, version, trigger number
@@ -88,7 +91,7 @@ type Config struct {
 
 // New makes a Trigger; Run makes it work.
 func New(c Config) *Trigger {
-	t := &Trigger{store: c.Store, cluster: c.Cluster, ready: c.Ready, outcome: c.Outcome, clock: c.Clock, metrics: c.Metrics, log: c.Log, foresee: c.Foresee, eligible: c.Eligible, near: c.Near, wake: make(chan struct{}, 1), compiled: map[[3]int64]*schedule.Schedule{}, turns: map[int64]uint64{}}
+	t := &Trigger{store: c.Store, cluster: c.Cluster, ready: c.Ready, outcome: c.Outcome, clock: c.Clock, metrics: c.Metrics, log: c.Log, foresee: c.Foresee, eligible: c.Eligible, near: c.Near, slots: make(chan struct{}, atOnce), wake: make(chan struct{}, 1), compiled: map[[3]int64]*schedule.Schedule{}, turns: map[int64]uint64{}}
 	t.sources = []source{scheduled{t}, resting{t}}
 	return t
 }
@@ -114,7 +117,7 @@ func (t *Trigger) Run(ctx context.Context) error {
 		case <-t.wake:
 		}
 		started := time.Now()
-		next, err := t.RunOnce(ctx, clock.Millis(t.clock))
+		next, err := t.once(ctx, clock.Millis(t.clock), patience)
 		if err != nil && ctx.Err() == nil && time.Since(told) > tellEvery {
 			told = time.Now()
 			t.log.WarnContext(ctx, "trigger pass failed", slog.String("err", err.Error()))
@@ -130,6 +133,16 @@ func (t *Trigger) Run(ctx context.Context) error {
 // RunOnce makes everything durable that the sources hold up to now (ax time, milliseconds) and their
 // time ahead, in the buckets that this replica owns, and returns how long it may sleep.
 func (t *Trigger) RunOnce(ctx context.Context, now int64) (sleep time.Duration, err error) {
+	return t.once(ctx, now, time.Hour)
+}
+
+// patience is how long a pass waits for slow buckets before it looks after the others again.
+const patience = Window / 8
+
+// atOnce bounds the buckets that are worked on at a time.
+const atOnce = 8
+
+func (t *Trigger) once(ctx context.Context, now int64, patience time.Duration) (sleep time.Duration, err error) {
 	owned := t.cluster.Owned()
 	if len(owned) == 0 {
 		return cluster.TTL / 10, nil
@@ -140,7 +153,7 @@ func (t *Trigger) RunOnce(ctx context.Context, now int64) (sleep time.Duration, 
 	sleep = idle
 	var errs error
 	for _, s := range t.sources {
-		span, err := t.look(ctx, s, owned, now)
+		span, err := t.look(ctx, s, owned, now, patience)
 		sleep, errs = min(sleep, span), errors.Join(errs, err)
 		if errors.Is(err, store.ErrUnavailable) {
 			break // the others would only say the same

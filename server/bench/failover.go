@@ -3,11 +3,13 @@ package bench
 import (
 	"context"
 	"errors"
+	"net/http"
+	"slices"
 	"syscall"
 	"time"
 )
 
-// failover measures from the death of the server that owns everything to the first firing that
+// failover measures from the death of the server that owns the namespace to the first firing that
 // arrives late because of it, sent by the other server.
 func (s *stage) failover(ctx context.Context, r *Report) error {
 	if s.dsn == "" {
@@ -35,20 +37,24 @@ func (s *stage) failover(ctx context.Context, r *Report) error {
 	}
 	r.Planned = len(plan)
 	wait(ctx, time.Until(fault))
+	owner, err := s.owner(ctx)
+	if err != nil {
+		return err
+	}
 	at := time.Now()
 	if s.o.Pause {
-		s.say("the first server is paused")
-		if err := s.servers[0].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		s.say("the owner is paused")
+		if err := owner.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
 	} else {
-		s.say("the first server is killed")
-		s.servers[0].kill()
+		s.say("the owner is killed")
+		owner.kill()
 	}
 	wait(ctx, time.Until(to))
 	if s.o.Pause {
 		// It wakes, must do nothing, and is measured with the rest.
-		if err := s.servers[0].cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		if err := owner.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 			return err
 		}
 	}
@@ -72,4 +78,31 @@ func (s *stage) failover(ctx context.Context, r *Report) error {
 	}
 	r.Seconds = new(float64(first-at.UnixMicro()) / 1e6)
 	return nil
+}
+
+// owner is the server that owns the namespace's bucket.
+func (s *stage) owner(ctx context.Context) (*process, error) {
+	var system struct {
+		Replicas []struct{ ID, Address string }
+		Buckets  []struct {
+			Owner      string
+			Namespaces []string
+		}
+	}
+	if err := s.call(ctx, http.MethodGet, "/api/v1/system", nil, &system); err != nil {
+		return nil, err
+	}
+	for _, b := range system.Buckets {
+		if !slices.Contains(b.Namespaces, namespace) {
+			continue
+		}
+		for _, r := range system.Replicas {
+			for _, p := range s.servers {
+				if r.ID == b.Owner && p.url == "http://"+r.Address {
+					return p, nil
+				}
+			}
+		}
+	}
+	return nil, errors.New("nobody owns the namespace")
 }
