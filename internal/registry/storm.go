@@ -18,6 +18,7 @@ const stormLeast = 3
 // all of it once more elsewhere. So their removal is held until some of them report, others have come, or an
 // operator says that they are really gone.
 type storm struct {
+	counts  map[int64]count     // of the last look, by app; 0 = all
 	since   map[int64]time.Time // app → since when its executors are held; 0 = all apps
 	allowed map[int64]time.Time // app → until when an operator lets them go
 	moves   []time.Time         // when executions whose lease lapsed moved, within the last minute
@@ -29,51 +30,54 @@ func newStorm() storm { return storm{since: map[int64]time.Time{}, allowed: map[
 // overrideFor is how long an operator's word counts.
 const overrideFor = 10 * time.Minute
 
-// tally counts the executors of an app (0 = of all) that are going or went within the window, and all.
-func (r *Registry) tally(app int64, now time.Time) (going, all int) {
+// count is how many executors are going or went within the window, of how many.
+type count struct{ going, all int }
+
+// rages tells whether they are too many to go at once.
+func (c count) rages(share float64) bool {
+	return share > 0 && share < 1 && c.going >= stormLeast && float64(c.going) > share*float64(c.all)
+}
+
+// tally counts the executors of each app, and under 0 those of all. r.mu is held.
+func (r *Registry) tally(now time.Time) map[int64]count {
+	out := map[int64]count{}
 	for _, x := range r.byID {
-		if app != 0 && x.AppID != app {
-			continue
+		var c count
+		switch x.State {
+		case store.ExecutorOnline, store.ExecutorDrained:
+			c = count{0, 1}
+		case store.ExecutorSuspect:
+			c = count{0, 1}
+			if !x.unreached || now.Sub(x.BeatAt) > missedBeats*r.settings.Heartbeat {
+				c.going = 1
+			}
+		case store.ExecutorOffline:
+			// What is known to be gone is no sign of a storm, and neither is what came back as another process.
+			if !x.Gone && !x.goneAt.IsZero() && now.Sub(x.goneAt) <= r.settings.StormWindow && r.byPlace[place{x.AppID, x.Address}] == x {
+				c = count{1, 1}
+			}
 		}
-		went := !x.Gone && !x.goneAt.IsZero() && now.Sub(x.goneAt) <= r.settings.StormWindow
-		suspect := x.State == store.ExecutorSuspect && (!x.unreached || now.Sub(x.BeatAt) > missedBeats*r.settings.Heartbeat)
-		switch {
-		case x.State == store.ExecutorOffline && went && !r.replaced(x):
-			going++
-			all++
-		case suspect:
-			going++
-			all++
-		case x.State == store.ExecutorOnline, x.State == store.ExecutorDrained, x.State == store.ExecutorSuspect:
-			all++
+		for _, app := range []int64{0, x.AppID} {
+			sum := out[app]
+			out[app] = count{sum.going + c.going, sum.all + c.all}
 		}
 	}
-	return going, all
+	return out
 }
 
-// replaced tells whether a later process has come to an executor's address.
-func (r *Registry) replaced(x *Executor) bool { return r.byPlace[place{x.AppID, x.Address}] != x }
-
-// storms tells whether too many of an app's executors, or of all, go at once. r.mu is held.
-func (r *Registry) storms(app int64, now time.Time) bool {
-	if r.settings.StormShare <= 0 || r.settings.StormShare >= 1 {
-		return false
-	}
-	going, all := r.tally(app, now)
-	return going >= stormLeast && float64(going) > r.settings.StormShare*float64(all)
-}
-
-// mayGo tells whether a silent executor may be removed now; else it is held. r.mu is held.
+// mayGo tells whether a silent executor may be removed now, as the last look counted; else it is held. r.mu is held.
 func (r *Registry) mayGo(x *Executor, now time.Time) bool {
 	if now.Before(r.storm.allowed[x.AppID]) {
 		return true
 	}
-	x.held = r.storms(x.AppID, now) || r.storms(0, now)
+	share := r.settings.StormShare
+	x.held = r.storm.counts[x.AppID].rages(share) || r.storm.counts[0].rages(share)
 	return !x.held
 }
 
-// weather notes where executors are held, and lets the rest go on. r.mu is held.
+// weather counts who is going, notes where executors are held, and lets the rest go on. r.mu is held.
 func (r *Registry) weather(ctx context.Context, now time.Time) {
+	r.storm.counts = r.tally(now)
 	held := map[int64]bool{}
 	for _, x := range r.byID {
 		if x.held && x.State == store.ExecutorSuspect {
@@ -126,7 +130,7 @@ func (r *Registry) Storms(ns int64) []Storm {
 			if since, ok := r.storm.since[x.AppID]; ok {
 				s.Since -= now.Sub(since).Milliseconds()
 			}
-			s.Going, s.All = r.tally(x.AppID, now)
+			s.Going, s.All = r.storm.counts[x.AppID].going, r.storm.counts[x.AppID].all
 			apps[x.AppID] = s
 		}
 		s.Held++
