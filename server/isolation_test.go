@@ -17,7 +17,7 @@ import (
 // What one namespace, its executors or the database do to its rows does not make the others late: the 99th percentile of
 // their trigger error stays within twice what it is in peace, or under a floor that is the machine's noise.
 func TestOthersAreNotMadeLate(t *testing.T) {
-	const span, floor = 5 * time.Second, 60 * time.Millisecond
+	const span, floor = 4 * time.Second, 60 * time.Millisecond
 	db := storetest.StartPrivate(t)
 	s := axtest.Start(t, axtest.Database(db.Plain(t, db.Address())))
 	l := newLoad(t, []*axtest.Server{s}, 2, 15, "1s", axtest.Succeed)

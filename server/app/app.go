@@ -64,6 +64,8 @@ const (
 	requestLimit = 25 * time.Second
 	// readyFor is how old the database's last good answer may be for /readyz.
 	readyFor = 5 * time.Second
+	// hopelessAfter is how old it may be before requests are refused unasked.
+	hopelessAfter = 12 * time.Second
 )
 
 // App is one server.

@@ -105,7 +105,7 @@ func (a *App) surround(c *gin.Context) {
 	case api && !a.started.Load():
 		a.notStarted(c)
 		return
-	case api && time.Since(time.UnixMilli(a.reached.Load())) > readyFor:
+	case api && time.Since(time.UnixMilli(a.reached.Load())) > hopelessAfter:
 		// Who asks now would only wait in vain: the database has not answered for a while.
 		p, _ := httpx.Map(c.Request.Context(), store.ErrUnavailable)
 		c.Header("Retry-After", "2")
