@@ -17,7 +17,7 @@ import (
 // What one namespace, its executors or the database do to its rows does not make the others late: the 99th percentile of
 // their trigger error stays within twice what it is in peace, or under a floor that is the machine's noise.
 func TestOthersAreNotMadeLate(t *testing.T) {
-	const span, floor = 4 * time.Second, 60 * time.Millisecond
+	const span, floor = 5 * time.Second, 150 * time.Millisecond
 	db := storetest.StartPrivate(t)
 	s := axtest.Start(t, axtest.Database(db.Plain(t, db.Address())))
 	l := newLoad(t, []*axtest.Server{s}, 2, 15, "1s", axtest.Succeed)
@@ -68,7 +68,7 @@ func TestOthersAreNotMadeLate(t *testing.T) {
 		stop()
 		flood.Wait()
 		require.NotEmpty(t, ns.Batches(job))
-		require.LessOrEqual(t, got, max(limit, 5*floor), "on two cores the flood takes its share of them")
+		require.LessOrEqual(t, got, max(limit, 4*floor), "on two cores the flood takes its share of them")
 	})
 	t.Run("a slow statement on a bucket", func(t *testing.T) {
 		ns := s.Namespace(t)
