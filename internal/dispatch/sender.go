@@ -176,6 +176,9 @@ func (d *Dispatch) deliver(ctx context.Context, part []delivery) {
 			TimeoutMs: time.Duration(b.Def.Timeout).Milliseconds(), LeaseMs: lease, Trigger: b.Kind, Event: events[b.ID], TraceID: batch.TraceID(b.ID, p.e.ID),
 		}
 	}
+	for _, p := range part {
+		d.outcome.Sent(p.fence, worker.ID, p.e) // before its result can be here
+	}
 	started := time.Now()
 	// A former owner may have sent it: then even a refused connection does not say that it is not there.
 	uncertain := slices.ContainsFunc(part, func(p delivery) bool { return p.e.Bound != nil && p.e.Bound.Sent })

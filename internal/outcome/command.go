@@ -470,6 +470,7 @@ func (o *Outcome) recall(ctx context.Context) {
 func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
 	defer o.ready.Hold(f.Bucket)()
 	o.ready.Drop(f.Bucket)
+	o.Forget(f.Bucket)
 	if err := o.LoadDrains(ctx, f.Bucket); err != nil {
 		return err
 	}

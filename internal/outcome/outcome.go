@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ax-scheduler/ax/internal/batch"
@@ -133,22 +134,15 @@ type Outcome struct {
 	mu sync.Mutex
 	// lingering are the executions that have ended unconfirmed, of the buckets that this replica owns.
 	lingering map[int64]store.Lingering
-	queue     []*Report
-	acks      []ack // acceptances, oldest first
 	// driftNoted counts the executions that were marked in driftSpan.
 	driftSpan  int64
 	driftNoted int
-	wake       chan struct{}
 	// recalls are buckets that were taken and of whose jobs nobody knows yet where they went before; taken tells of them.
 	recalls []int
 	taken   chan struct{}
-	writing [batch.Buckets]bool
-}
 
-// ack is an acceptance that waits for its result.
-type ack struct {
-	report *Report
-	at     time.Time
+	lanes   [batch.Buckets]*lane
+	waiting atomic.Int64 // reports in the queues of all lanes
 }
 
 // Config is what an Outcome needs.
@@ -181,190 +175,15 @@ func New(c Config) *Outcome {
 	if c.Ended == nil {
 		c.Ended = func(store.BatchHead, batch.State) {}
 	}
-	return &Outcome{store: c.Store, cluster: c.Cluster, ready: c.Ready, registry: c.Registry, clock: c.Clock, metrics: c.Metrics, log: c.Log, machine: batch.NewMachine(), lingering: map[int64]store.Lingering{}, planned: c.Planned, ended: c.Ended, drift: c.Drift, wake: make(chan struct{}, 1), taken: make(chan struct{}, 1)}
+	o := &Outcome{store: c.Store, cluster: c.Cluster, ready: c.Ready, registry: c.Registry, clock: c.Clock, metrics: c.Metrics, log: c.Log, machine: batch.NewMachine(), lingering: map[int64]store.Lingering{}, planned: c.Planned, ended: c.Ended, drift: c.Drift, taken: make(chan struct{}, 1)}
+	for i := range o.lanes {
+		o.lanes[i] = &lane{bucket: i, wake: make(chan struct{}, 1), flights: map[int64]flight{}}
+	}
+	return o
 }
 
-// Report hands in reports without waiting for their commit.
-func (o *Outcome) Report(list ...*Report) {
-	rest := list[:0:0]
-	o.mu.Lock()
-	for _, r := range list {
-		r.done = func(string, error) {}
-		if r.Event == batch.RunAccept {
-			o.acks = append(o.acks, ack{r, time.Now()})
-			continue
-		}
-		rest = append(rest, r)
-	}
-	o.mu.Unlock()
-	// Reports from inside are bounded by what is in flight and must not be dropped.
-	o.push(rest, false)
-}
-
-// Record hands in reports and waits until they are durable. It returns an answer for each in
-// order (protocol.Recorded, Repeated, Late, Unknown), or the error because of which some are not durable.
-func (o *Outcome) Record(ctx context.Context, list []*Report) ([]string, error) {
-	answers := make([]string, len(list))
-	errs := make(chan error, len(list))
-	for i, r := range list {
-		r.done = func(answer string, err error) {
-			answers[i] = answer
-			errs <- err
-		}
-	}
-	if !o.push(list, true) {
-		return nil, ErrBusy
-	}
-	for range list {
-		select {
-		case err := <-errs:
-			if err != nil {
-				return nil, err
-			}
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	return answers, nil
-}
-
-func (o *Outcome) push(list []*Report, bounded bool) bool {
-	o.mu.Lock()
-	if bounded && len(o.queue)+len(list) > queueLimit {
-		o.mu.Unlock()
-		return false
-	}
-	o.queue = append(o.queue, list...)
-	o.mu.Unlock()
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
-	return true
-}
-
-// Run writes reports until ctx ends, then what is left once more.
-func (o *Outcome) Run(ctx context.Context) error {
-	look := time.NewTimer(linger)
-	defer look.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
-			defer cancel()
-			for o.RunOnce(last, time.Now().Add(linger)) > 0 {
-			}
-			return nil
-		case <-o.wake:
-		case <-look.C:
-		}
-		for o.RunOnce(ctx, time.Now()) > 0 && ctx.Err() == nil {
-		}
-		look.Reset(o.patience())
-	}
-}
-
-// patience is how long no acceptance has waited long enough.
-func (o *Outcome) patience() time.Duration {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.acks) == 0 {
-		return time.Minute // the next one wakes the loop
-	}
-	return max(linger-time.Since(o.acks[0].at), 0)
-}
-
-// take takes the reports that one pass writes, at the host's time now.
-func (o *Outcome) take(now time.Time) []*Report {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	n := min(len(o.queue), groupLimit)
-	part := o.queue[:n:n]
-	o.queue = o.queue[n:]
-	if len(o.queue) == 0 {
-		o.queue = nil
-	}
-	defer func() {
-		for _, r := range part {
-			o.writing[batch.ExecutionBucket(r.ExecutionID)] = true
-		}
-	}()
-	if len(o.acks) == 0 {
-		return part
-	}
-	results := make(map[int64]*Report, len(part))
-	for _, r := range part {
-		if r.Result != nil {
-			results[r.ExecutionID] = r
-		}
-	}
-	kept := o.acks[:0]
-	for _, a := range o.acks {
-		switch r := results[a.report.ExecutionID]; {
-		case r != nil:
-			r.SentAt = a.report.SentAt // the result says all that the acceptance would
-		case now.Sub(a.at) >= linger:
-			part = append(part, a.report)
-		default:
-			kept = append(kept, a)
-		}
-	}
-	clear(o.acks[len(kept):])
-	o.acks = kept
-	return part
-}
-
-// InHand counts the reports of a bucket's executions that wait for their commit. Acceptances that wait for a result are
-// written at the next pass instead: the bucket is about to be handed over.
-func (o *Outcome) InHand(bucket int) (n int) {
-	o.mu.Lock()
-	for i := range o.acks {
-		if batch.ExecutionBucket(o.acks[i].report.ExecutionID) == bucket {
-			o.acks[i].at = time.Time{}
-			n++
-		}
-	}
-	for _, r := range o.queue {
-		if batch.ExecutionBucket(r.ExecutionID) == bucket {
-			n++
-		}
-	}
-	if o.writing[bucket] {
-		n++
-	}
-	o.mu.Unlock()
-	if n > 0 {
-		select {
-		case o.wake <- struct{}{}:
-		default:
-		}
-	}
-	return n
-}
-
-// RunOnce writes what has piled up at the host's time now, and returns how many reports it took.
-func (o *Outcome) RunOnce(ctx context.Context, now time.Time) int {
-	part := o.take(now)
-	if len(part) == 0 {
-		return 0
-	}
-	buckets := map[int][]*Report{}
-	for _, r := range part {
-		b := batch.ExecutionBucket(r.ExecutionID)
-		buckets[b] = append(buckets[b], r)
-	}
-	var wait sync.WaitGroup
-	for bucket, list := range buckets {
-		wait.Go(func() { o.write(ctx, bucket, list) })
-	}
-	wait.Wait()
-	o.mu.Lock()
-	clear(o.writing[:])
-	o.mu.Unlock()
-	return len(part)
-}
-
-func (o *Outcome) write(ctx context.Context, bucket int, list []*Report) {
+func (o *Outcome) write(ctx context.Context, l *lane, list []*Report) {
+	bucket := l.bucket
 	defer o.ready.Hold(bucket)()
 	// Under the hold nobody reads the bucket's rows into memory, so this stays true until the end.
 	f, ok := o.cluster.Fence(bucket)
@@ -386,16 +205,28 @@ func (o *Outcome) write(ctx context.Context, bucket int, list []*Report) {
 	}
 	now := clock.Millis(o.clock)
 	var p *pass
-	err := o.store.InBucket(ctx, f, func(b *store.Bucket) error {
-		p = &pass{o: o, b: b, ctx: ctx, now: now, bucket: bucket, closing: map[closing][]string{}}
-		return p.run(list)
-	})
+	in := func(known map[int64]flight) error {
+		return o.store.InBucket(ctx, f, func(b *store.Bucket) error {
+			p = &pass{o: o, b: b, ctx: ctx, now: now, bucket: bucket, closing: map[closing][]string{}, closeKnown: map[string]int{}, known: known}
+			return p.run(list)
+		})
+	}
+	var known map[int64]flight
+	if o.drift() == 0 {
+		known = l.trusted(list, f)
+	}
+	err := in(known)
+	if errors.Is(err, store.ErrStale) && len(known) > 0 {
+		// Some row is not as memory has it: somebody asked it to stop, say. Nothing was written; all are read.
+		err = in(nil)
+	}
 	if err != nil {
 		o.Failed(f, err)
 		o.log.WarnContext(ctx, "reports not written", slog.Int("bucket", bucket), slog.Int("count", len(list)), slog.String("err", err.Error()))
 		finish(list, err)
 		return
 	}
+	l.landed(list)
 	p.after()
 	finish(list, nil)
 }
@@ -434,24 +265,27 @@ type pass struct {
 	now    int64
 	bucket int
 
+	known map[int64]flight // executions whose rows are not read
 	rows  map[int64]store.Execution
 	heads map[string]store.BatchHead
 
-	accepted []store.Accepted
-	unassign []int64
-	endings  []store.Ending
-	events   []store.EventRow
-	inserts  []store.ExecutionRow
-	retries  []retry
-	gave     [][2]int64 // executor and execution: accounts to relieve
-	requeue  []requeued
-	closing  map[closing][]string
-	closed   []closedBatch
-	counted  map[string]*count
-	planned  bool
-	codes    map[string][]int64
-	lingers  []store.Lingering // ended unconfirmed
-	stopped  []int64           // lingered, and are known to have stopped
+	accepted   []store.Accepted
+	unassign   []int64
+	endings    []store.Ending
+	endKnown   []store.Ending // of executions whose rows were not read
+	events     []store.EventRow
+	inserts    []store.ExecutionRow
+	retries    []retry
+	gave       [][2]int64 // executor and execution: accounts to relieve
+	requeue    []requeued
+	closing    map[closing][]string
+	closeKnown map[string]int // batches of one shard whose execution is among endKnown
+	closed     []closedBatch
+	counted    map[string]*count
+	planned    bool
+	codes      map[string][]int64
+	lingers    []store.Lingering // ended unconfirmed
+	stopped    []int64           // lingered, and are known to have stopped
 }
 
 type retry struct {
@@ -471,6 +305,7 @@ type closedBatch struct {
 }
 
 type count struct {
+	known        bool
 	done, failed int
 	timedOut     bool
 	cancelled    bool
@@ -481,7 +316,9 @@ type count struct {
 func (p *pass) run(list []*Report) error {
 	ids := make([]int64, 0, len(list))
 	for _, r := range list {
-		ids = append(ids, r.ExecutionID)
+		if _, ok := p.known[r.ExecutionID]; !ok {
+			ids = append(ids, r.ExecutionID)
+		}
 	}
 	var err error
 	if p.rows, err = p.b.Executions(ids); err != nil {
@@ -493,6 +330,9 @@ func (p *pass) run(list []*Report) error {
 	}
 	if p.heads, err = p.b.Heads(batches); err != nil {
 		return err
+	}
+	for id, x := range p.known {
+		p.rows[id], p.heads[x.head.ID] = x.row, x.head
 	}
 	p.counted = map[string]*count{}
 	for _, r := range list {
@@ -635,7 +475,11 @@ func (p *pass) end(r *Report, row store.Execution, to batch.Run) error {
 	} else {
 		e.Error = r.Reason
 	}
-	p.endings = append(p.endings, e)
+	if _, known := p.known[row.ID]; known {
+		p.endKnown = append(p.endKnown, e)
+	} else {
+		p.endings = append(p.endings, e)
+	}
 	switch {
 	case row.WorkerID == 0:
 	case r.Unconfirmed:
@@ -653,7 +497,8 @@ func (p *pass) end(r *Report, row store.Execution, to batch.Run) error {
 	}
 	c := p.counted[row.BatchID]
 	if c == nil {
-		c = &count{}
+		_, known := p.known[row.ID]
+		c = &count{known: known}
 		p.counted[row.BatchID] = c
 	}
 	if to == batch.RunSucceeded {
@@ -825,7 +670,11 @@ func (p *pass) conclude() error {
 				k.reason, k.detail = ReasonShards, fmt.Sprintf("%d of %d: %s", failed, head.Total, clip(c.detail, 400))
 			}
 		}
-		p.closing[k] = append(p.closing[k], id)
+		if c.known {
+			p.closeKnown[id] = head.Day
+		} else {
+			p.closing[k] = append(p.closing[k], id)
+		}
 		p.closed = append(p.closed, closedBatch{head, state})
 	}
 	return nil
@@ -883,6 +732,9 @@ func (p *pass) write() error {
 		}
 	}
 	if err := p.b.End(p.endings, p.now); err != nil {
+		return err
+	}
+	if err := p.b.EndKnown(p.endKnown, p.closeKnown, p.now); err != nil {
 		return err
 	}
 	if err := p.b.SetCodes(p.codes); err != nil {

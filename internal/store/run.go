@@ -378,12 +378,18 @@ func (b *Bucket) Assign(list []Assignment, now int64) (refused map[int64]bool, e
 // whose state does not take the event are left alone. set may add assignments such as
 // "started_at = COALESCE(NULLIF(started_at, 0), 5)".
 func (b *Bucket) advanceBatches(batches map[string]int, e batch.Event, set string, setArgs ...any) error {
+	_, err := b.advance(batches, e, set, setArgs...)
+	return err
+}
+
+// advance is advanceBatches, and tells how many took the event.
+func (b *Bucket) advance(batches map[string]int, e batch.Event, set string, setArgs ...any) (changed int64, err error) {
 	// One statement per (from, to, day): the new state depends on the old one.
 	targets := map[batch.State][]batch.State{}
 	for _, from := range b.s.machine.StatesTaking(e) {
 		to, err := b.s.machine.Next(from, e)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if from == to && set == "" {
 			continue
@@ -393,19 +399,26 @@ func (b *Bucket) advanceBatches(batches map[string]int, e batch.Event, set strin
 	if set != "" {
 		set = ", " + set
 	}
-	return eachBatch(batches, func(day int, part []string) error {
+	err = eachBatch(batches, func(day int, part []string) error {
 		for _, to := range b.s.stateOrder(targets, e) {
 			from := targets[to]
 			args := append([]any{string(to)}, setArgs...)
 			args = append(args, day)
 			args = append(args, anys(from)...)
 			args = append(args, keysOf(part)...)
-			if _, err := b.tx.ExecContext(b.ctx, "UPDATE execution_batch SET state = ?, version = version + 1"+set+" WHERE day = ? AND state IN ("+marks(len(from))+") AND "+b.s.inBatches(len(part)), args...); err != nil {
+			res, err := b.tx.ExecContext(b.ctx, "UPDATE execution_batch SET state = ?, version = version + 1"+set+" WHERE day = ? AND state IN ("+marks(len(from))+") AND "+b.s.inBatches(len(part)), args...)
+			if err != nil {
 				return fmt.Errorf("batches %s: %w", e, err)
 			}
+			n, err := res.RowsAffected()
+			if err != nil {
+				return err
+			}
+			changed += n
 		}
 		return nil
 	})
+	return changed, err
 }
 
 // stateOrder sorts the target states so that a batch that one statement has moved is
@@ -519,15 +532,14 @@ func (b *Bucket) End(list []Ending, now int64) error {
 	var plain [][]any
 	var odd []Ending
 	for _, e := range list {
-		if e.Status == batch.RunSucceeded && e.Error == "" && e.Result == nil && e.PeakMemoryMB == 0 {
+		if e.Status == batch.RunSucceeded && e.Error == "" && e.Result == nil && e.PeakMemoryMB == 0 && !e.StopConfirmed {
 			plain = append(plain, []any{e.ID, batch.ExecutionDay(e.ID), e.Duration, e.Waited, e.SentAt})
 			continue
 		}
 		odd = append(odd, e)
 	}
-	set := fmt.Sprintf("status = '%s', finished_at = %d, duration = v.ran, waited = v.stood, actual_time = COALESCE(NULLIF(actual_time, 0), %d - v.ran), dispatched_at = COALESCE(NULLIF(dispatched_at, 0), NULLIF(v.sent_at, 0), not_before)", batch.RunSucceeded, now, now)
-	if _, err := b.updateEach("execution_log", []string{"id", "day"}, []string{"ran", "stood", "sent_at"}, set, "", plain); err != nil {
-		return fmt.Errorf("end executions: %w", err)
+	if _, err := b.succeed(plain, "", now); err != nil {
+		return err
 	}
 	// Those that did not run and end alike, such as skipped ones, go together too.
 	type alike struct {
@@ -560,6 +572,39 @@ func (b *Bucket) End(list []Ending, now int64) error {
 		if err != nil {
 			return fmt.Errorf("end executions: %w", err)
 		}
+	}
+	return nil
+}
+
+// succeed ends executions that succeeded with nothing to say; each of values has id, day, duration, wait and when the request left.
+func (b *Bucket) succeed(values [][]any, where string, now int64) (changed int64, err error) {
+	set := fmt.Sprintf("status = '%s', finished_at = %d, duration = v.ran, waited = v.stood, actual_time = COALESCE(NULLIF(actual_time, 0), %d - v.ran), dispatched_at = COALESCE(NULLIF(dispatched_at, 0), NULLIF(v.sent_at, 0), not_before)", batch.RunSucceeded, now, now)
+	if changed, err = b.updateEach("execution_log", []string{"id", "day"}, []string{"ran", "stood", "sent_at"}, set, where, values); err != nil {
+		return changed, fmt.Errorf("end executions: %w", err)
+	}
+	return changed, nil
+}
+
+// EndKnown ends executions that succeeded with nothing to say, and their batches, each of one shard, without their having
+// been read in this transaction. ErrStale: one of them is not on its way (any more), or its batch is not.
+func (b *Bucket) EndKnown(list []Ending, batches map[string]int, now int64) error {
+	if len(list) == 0 {
+		return nil
+	}
+	values := make([][]any, len(list))
+	for i, e := range list {
+		values[i] = []any{e.ID, batch.ExecutionDay(e.ID), e.Duration, e.Waited, e.SentAt}
+	}
+	changed, err := b.succeed(values, "t.status IN ("+quoted(batch.RunScheduled, batch.RunDispatching, batch.RunRunning)+")", now)
+	if err != nil {
+		return err
+	}
+	ended, err := b.endBatches(batches, batch.EventSucceed, "", "", 1, 0, now)
+	if err != nil {
+		return err
+	}
+	if changed != int64(len(list)) || ended != int64(len(batches)) {
+		return ErrStale
 	}
 	return nil
 }
@@ -626,6 +671,11 @@ func (b *Bucket) Heads(ids map[string]int) (map[string]BatchHead, error) {
 // EndBatches applies a final event to batches. All that end alike go in one statement;
 // done and failed count the shards that ended with it.
 func (b *Bucket) EndBatches(batches map[string]int, e batch.Event, reason, detail string, done, failed int, now int64) error {
+	_, err := b.endBatches(batches, e, reason, detail, done, failed, now)
+	return err
+}
+
+func (b *Bucket) endBatches(batches map[string]int, e batch.Event, reason, detail string, done, failed int, now int64) (changed int64, err error) {
 	set, args := "shards_done = shards_done + ?, shards_failed = shards_failed + ?, finished_at = ?", []any{done, failed, now}
 	// A result can be here before the answer to the request that started it.
 	switch e { //nolint:exhaustive // the other events end what did not run
@@ -638,7 +688,7 @@ func (b *Bucket) EndBatches(batches map[string]int, e batch.Event, reason, detai
 	if reason != "" {
 		set, args = set+", reason = ?, reason_detail = ?", append(args, reason, detail)
 	}
-	return b.advanceBatches(batches, e, set, args...)
+	return b.advance(batches, e, set, args...)
 }
 
 // CountShards moves a batch's counters without ending it.

@@ -163,6 +163,7 @@ func (a *App) build() error {
 		Drained: a.drained,
 		Gone: func(f store.Fence) {
 			a.ready.Drop(f.Bucket)
+			a.outcome.Forget(f.Bucket)
 			a.registry.Drop(f.Bucket)
 		},
 		Moved: func(p store.Peer) { a.peers.Look(p) },
