@@ -50,7 +50,8 @@ func (o *Outcome) Sent(f store.Fence, worker int64, list ...*ready.Execution) {
 		if b.Total != 1 || b.Key != "" || b.Kind == string(schedule.FixedDelay) {
 			continue
 		}
-		l.flights[e.ID] = flight{fence: f, app: b.Def.App,
+		l.flights[e.ID] = flight{
+			fence: f, app: b.Def.App,
 			row: store.Execution{
 				ID: e.ID, Day: b.Day, NS: b.NS, JobID: b.JobID, BatchID: b.ID, Shard: e.Shard, Total: b.Total, Attempt: e.Attempt, Status: batch.RunDispatching,
 				TriggerTime: b.DueAt, WorkerID: worker,
