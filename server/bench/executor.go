@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ax-scheduler/ax/internal/protocol"
@@ -45,6 +46,7 @@ type Executor struct {
 	address string
 	startID string
 	client  *http.Client
+	first   atomic.Int64 // of Servers, the one that is asked first
 
 	mu       sync.Mutex
 	instance string
@@ -219,35 +221,40 @@ func (x *Executor) beat(ctx context.Context) {
 	every := time.Second
 	for ctx.Err() == nil {
 		running := x.running()
-		for _, server := range x.Servers {
-			var said protocol.Registered
-			err := x.ask(ctx, server, protocol.PathRegister, protocol.Register{
-				Head: x.head(protocol.TypeRegister), Address: x.address, StartID: x.startID, CPU: 1, MemoryMB: 1024, Slots: x.Slots, Handlers: []protocol.Handler{{Name: handler, Kind: "simple"}}, Running: running, SDK: "ax-bench",
-			}, &said)
-			if err != nil {
-				if ctx.Err() == nil {
-					x.Log.WarnContext(ctx, "heartbeat not taken", slog.String("server", server), slog.String("err", err.Error()))
-				}
-				continue
-			}
+		var said protocol.Registered
+		err := x.call(ctx, protocol.PathRegister, protocol.TypeRegister, protocol.Register{
+			Head: x.head(protocol.TypeRegister), Address: x.address, StartID: x.startID, CPU: 1, MemoryMB: 1024, Slots: x.Slots, Handlers: []protocol.Handler{{Name: handler, Kind: "simple"}}, Running: running, SDK: "ax-bench",
+		}, &said)
+		switch {
+		case err == nil:
 			x.mu.Lock()
 			x.instance = said.Instance
 			x.mu.Unlock()
 			if said.State == "ONLINE" && said.HeartbeatMs > 0 {
 				every = time.Duration(said.HeartbeatMs) * time.Millisecond
 			}
+		case ctx.Err() == nil:
+			x.Log.WarnContext(ctx, "heartbeat not taken", slog.String("err", err.Error()))
 		}
 		wait(ctx, every)
 	}
 }
 
-// call asks the servers in turn until one answers.
+// silentFor is how long a server may take for an answer before another one is asked.
+const silentFor = 3 * time.Second
+
+// call asks the servers in turn until one answers, first the one that answered last.
 func (x *Executor) call(ctx context.Context, path, kind string, message, answer any) error {
 	var err error
-	for _, server := range x.Servers {
-		if err = x.ask(ctx, server, path, message, answer); err == nil {
+	for range x.Servers {
+		first := x.first.Load()
+		limited, cancel := context.WithTimeout(ctx, silentFor)
+		err = x.ask(limited, x.Servers[int(first)%len(x.Servers)], path, message, answer)
+		cancel()
+		if err == nil {
 			return nil
 		}
+		x.first.CompareAndSwap(first, first+1)
 	}
 	return fmt.Errorf("%s: %w", kind, err)
 }
