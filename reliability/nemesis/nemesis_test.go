@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -79,9 +80,7 @@ func newScene(t *testing.T, seed uint64) *scene {
 				"name": name, "handler": handler, "concurrency": map[string]any{"policy": "allow", "max": 0}, "misfire": map[string]any{"policy": "all", "rate": 100},
 				"triggers": []map[string]any{{"kind": "fixedRate", "every": every}, {"kind": "event"}},
 			}
-			for k, v := range more {
-				d[k] = v
-			}
+			maps.Copy(d, more)
 			s.jobs[ns.Name] = append(s.jobs[ns.Name], ns.Job(d))
 		}
 		for j := range 6 {
@@ -266,13 +265,11 @@ func (s *scene) makers() map[string]func() {
 					if st.Until.IsZero() {
 						continue
 					}
-					// What it said before, or a lie that comes after the truth was taken.
-					state := "SUCCEEDED"
-					if x.Took(st.Run.ExecutionID) {
-						state = []string{"SUCCEEDED", "FAILED"}[s.dice.IntN(2)]
-					} else {
+					if !x.Took(st.Run.ExecutionID) {
 						continue
 					}
+					// What it said before, or a lie that comes after the truth was taken.
+					state := []string{"SUCCEEDED", "FAILED"}[s.dice.IntN(2)]
 					list = append(list, axtest.ResultOf(st.Run, state, "again"))
 				}
 				x.Post("/ax/results", map[string]any{"type": "results", "namespace": x.Namespace(), "app": "app", "instance": x.Instance(), "results": list})
@@ -381,9 +378,7 @@ func play(t *testing.T, seed uint64, span time.Duration, kinds []string, even bo
 	calls.Go(func() { s.call(ctx) })
 	makers := s.makers()
 	if len(kinds) == 0 {
-		for _, kind := range []string{"kill", "pause", "restart", "cut", "stall", "lost answers", "database restart", "read-only", "deadlocks", "executor cut off", "repeated results"} {
-			kinds = append(kinds, kind)
-		}
+		kinds = []string{"kill", "pause", "restart", "cut", "stall", "lost answers", "database restart", "read-only", "deadlocks", "executor cut off", "repeated results"}
 	}
 	began := time.Now()
 	for time.Since(began) < span {
