@@ -465,6 +465,34 @@ func (o *Outcome) recall(ctx context.Context) {
 	}
 }
 
+// eachOpen gives the open executions of a bucket to f, a page at a time.
+func (o *Outcome) eachOpen(ctx context.Context, bucket int, f func(rows []store.Execution) error) error {
+	const page = 2000
+	for _, state := range batch.Runs() {
+		if state.Final() {
+			continue
+		}
+		var after store.Place
+		for {
+			rows, err := o.store.Open(ctx, bucket, state, after, page)
+			if err != nil {
+				return err
+			}
+			if len(rows) > 0 {
+				last := rows[len(rows)-1]
+				after = store.Place{NotBefore: last.NotBefore, ID: last.ID}
+				if err := f(rows); err != nil {
+					return err
+				}
+			}
+			if len(rows) < page {
+				break
+			}
+		}
+	}
+	return nil
+}
+
 // TakeUp fills memory with what is open in a bucket that this replica has taken: what
 // waits goes to package ready, what an executor may be running is UNKNOWN until it reports.
 func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
@@ -481,19 +509,11 @@ func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
 	if err != nil {
 		return err
 	}
-	const page = 2000
 	shared := map[string]*ready.Batch{}
 	var waiting []*ready.Execution
-	var after int64
-	for {
-		rows, err := o.store.Open(ctx, f.Bucket, after, page)
-		if err != nil {
-			return err
-		}
-		if len(rows) == 0 {
-			break
-		}
-		after = rows[len(rows)-1].ID
+	var doubt []int64
+	doubted := map[string]int{}
+	err = o.eachOpen(ctx, f.Bucket, func(rows []store.Execution) error {
 		ids := map[string]int{}
 		for _, row := range rows {
 			ids[row.BatchID] = row.Day
@@ -512,8 +532,6 @@ func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
 		if err != nil {
 			return err
 		}
-		var doubt []int64
-		doubted := map[string]int{}
 		for _, row := range rows {
 			head, ok := heads[row.BatchID]
 			if !ok || !row.Status.Valid() || !head.State.Valid() {
@@ -528,10 +546,10 @@ func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
 					return err
 				}
 				shared[row.BatchID] = b
-				if head.State != batch.Delayed || row.Attempt > 1 || row.Status != batch.RunScheduled {
-					b.Admitted = true
-					o.ready.Active(b.Active())
-				}
+			}
+			if !b.Admitted && (head.State != batch.Delayed || row.Attempt > 1 || row.Status != batch.RunScheduled) {
+				b.Admitted = true
+				o.ready.Active(b.Active())
 			}
 			if row.Status == batch.RunScheduled {
 				e := &ready.Execution{Batch: b, ID: row.ID, Shard: row.Shard, Attempt: row.Attempt, Moves: row.Moves, NotBefore: row.NotBefore, Retry: row.Tries() > 1, Behind: lingering[shardOf{row.BatchID, row.Shard}]}
@@ -571,13 +589,14 @@ func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
 				doubted[row.BatchID] = row.Day
 			}
 		}
-		if len(doubt) > 0 {
-			if err := o.store.InBucket(ctx, f, func(b *store.Bucket) error { return b.Doubt(doubt, doubted) }); err != nil {
-				return err
-			}
-		}
-		if len(rows) < page {
-			break
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(doubt) > 0 {
+		if err := o.store.InBucket(ctx, f, func(b *store.Bucket) error { return b.Doubt(doubt, doubted) }); err != nil {
+			return err
 		}
 	}
 	o.mu.Lock()

@@ -834,18 +834,14 @@ func (b *Bucket) AddEvents(list []EventRow) error {
 	return nil
 }
 
-// Open lists the executions of a bucket that are not final, oldest first, after the given
-// (notBefore, id), up to limit: what a new owner has to take up.
-func (s *Store) Open(ctx context.Context, bucket int, after int64, limit int) ([]Execution, error) {
-	var states []any
-	for _, r := range batch.Runs() {
-		if !r.Final() {
-			states = append(states, string(r))
-		}
-	}
-	args := append([]any{bucket}, states...)
-	args = append(args, after, limit)
-	rows, err := s.sched.QueryContext(ctx, "SELECT "+executionColumns+" FROM execution_log WHERE bucket = ? AND status IN ("+marks(len(states))+") AND id > ? ORDER BY id LIMIT ?", args...)
+// Place is where a page of open executions ended.
+type Place struct{ NotBefore, ID int64 }
+
+// Open lists the executions of a bucket in a state that is not final, earliest first, after a place, up to limit: what a
+// new owner has to take up. It reads along the index, so that a page costs the same however many there are.
+func (s *Store) Open(ctx context.Context, bucket int, state batch.Run, after Place, limit int) ([]Execution, error) {
+	rows, err := s.sched.QueryContext(ctx, "SELECT "+executionColumns+" FROM execution_log"+s.openIndex()+" WHERE bucket = ? AND status = ? AND not_before >= ? AND (not_before > ? OR id > ?) ORDER BY not_before, id LIMIT ?",
+		bucket, string(state), after.NotBefore, after.NotBefore, after.ID, limit)
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("read open executions: %w", err))
 	}
@@ -853,17 +849,20 @@ func (s *Store) Open(ctx context.Context, bucket int, after int64, limit int) ([
 	return list, unavailable(err)
 }
 
+// openIndex tells the planner which index finds what is open: it would rather walk the table, which grows with history,
+// while what is open stays little.
+func (s *Store) openIndex() string {
+	if s.dialect == migrate.SQLite {
+		return " INDEXED BY ix_execution_log_open"
+	}
+	return " FORCE INDEX (ix_execution_log_open)"
+}
+
 // OpenIn lists executions of some buckets in the given states that were sent before sentBefore.
 func (s *Store) OpenIn(ctx context.Context, buckets []int, states []batch.Run, sentBefore int64, limit int) ([]Execution, error) {
 	args := append(anys(buckets), anys(states)...)
 	args = append(args, sentBefore, limit)
-	// The planner is told which index: for many buckets it would rather walk the table, which grows
-	// with history, while what is open stays little.
-	index := " FORCE INDEX (ix_execution_log_open)"
-	if s.dialect == migrate.SQLite {
-		index = " INDEXED BY ix_execution_log_open"
-	}
-	rows, err := s.sched.QueryContext(ctx, "SELECT "+executionColumns+" FROM execution_log"+index+" WHERE bucket IN ("+marks(len(buckets))+") AND status IN ("+marks(len(states))+") AND dispatched_at > 0 AND dispatched_at < ? ORDER BY not_before, id LIMIT ?", args...)
+	rows, err := s.sched.QueryContext(ctx, "SELECT "+executionColumns+" FROM execution_log"+s.openIndex()+" WHERE bucket IN ("+marks(len(buckets))+") AND status IN ("+marks(len(states))+") AND dispatched_at > 0 AND dispatched_at < ? ORDER BY not_before, id LIMIT ?", args...)
 	if err != nil {
 		return nil, unavailable(fmt.Errorf("read running executions: %w", err))
 	}
