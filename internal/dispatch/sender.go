@@ -20,6 +20,8 @@ import (
 const (
 	// inFlight bounds the requests to one executor at a time: a slow one holds up nobody else.
 	inFlight = 4
+	// gather is how long what is due for an executor may wait for a request that is on its way there.
+	gather = 2 * time.Millisecond
 	// maxBody keeps a request under the executor's limit of 1 MiB.
 	maxBody = 900 << 10
 	// resendFor is how long a request without an answer is repeated. After that the sweep decides.
@@ -30,6 +32,8 @@ const (
 type sender struct {
 	queue   []delivery
 	working int
+	// gathering: soon there will be a request more, whatever has become of those on their way.
+	gathering bool
 }
 
 type delivery struct {
@@ -55,21 +59,40 @@ func (d *Dispatch) send(ctx context.Context, worker int64, list []delivery) {
 	}
 	s.queue = append(s.queue, list...)
 	d.count(list, 1)
-	// As many requests as the queue fills, and one at once however little there is.
-	for range min(inFlight-s.working, (len(s.queue)+d.settings.PerRequest-1)/d.settings.PerRequest) {
+	// As many requests as the queue fills, and one at once however little there is. What comes while one is on its way
+	// goes with the next, but does not wait long for that: the executor may be slow to answer.
+	d.begin(ctx, worker, s, len(s.queue)/d.settings.PerRequest)
+	if s.working == 0 {
+		d.begin(ctx, worker, s, 1)
+	}
+	if len(s.queue) > 0 && s.working < inFlight && !s.gathering {
+		s.gathering = true
+		time.AfterFunc(gather, func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			s.gathering = false
+			if len(s.queue) > 0 {
+				d.begin(ctx, worker, s, 1)
+			}
+		})
+	}
+}
+
+// begin starts up to n more requests to an executor; d.mu is held.
+func (d *Dispatch) begin(ctx context.Context, worker int64, s *sender, n int) {
+	for range min(inFlight-s.working, n) {
 		s.working++
-		d.active.Go(func() { d.work(ctx, worker) })
+		d.active.Go(func() { d.work(ctx, worker, s) })
 	}
 }
 
 // work sends what waits for one executor until nothing does.
-func (d *Dispatch) work(ctx context.Context, worker int64) {
+func (d *Dispatch) work(ctx context.Context, worker int64, s *sender) {
 	for {
 		d.mu.Lock()
-		s := d.senders[worker]
 		if len(s.queue) == 0 {
 			s.working--
-			if s.working == 0 {
+			if s.working == 0 && d.senders[worker] == s {
 				delete(d.senders, worker)
 			}
 			d.mu.Unlock()
