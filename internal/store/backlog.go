@@ -88,8 +88,8 @@ func (b *Bucket) Miss(batches map[string]int, executions []int64, reason, detail
 func (b *Bucket) unstarted(batches map[string]int, executions []int64, e batch.Event, reason, detail string, now int64) error {
 	from := b.s.machine.RunsTaking(batch.RunCancel)
 	err := eachDay(executions, func(day int, part []int64) error {
-		args := append([]any{string(batch.RunCancelled), now, reason, day}, anys(from)...)
-		_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, finished_at = ?, error = ? WHERE day = ? AND status IN ("+marks(len(from))+") AND id IN ("+marks(len(part))+")", append(args, anys(part)...)...)
+		args := append([]any{string(batch.RunCancelled), now, day}, anys(from)...)
+		_, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, finished_at = ? WHERE day = ? AND status IN ("+marks(len(from))+") AND id IN ("+marks(len(part))+")", append(args, anys(part)...)...)
 		return err
 	})
 	if err != nil {

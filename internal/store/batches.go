@@ -30,6 +30,9 @@ func (s *Store) inBatches(n int) string { return s.inKeys("due_at", n) }
 func (s *Store) ofBatches(n int) string { return s.inKeys("trigger_time", n) }
 
 func (s *Store) inKeys(due string, n int) string {
+	if n == 1 {
+		return due + " = ? AND batch_id = ?" // a list of one pair is read by no key, on MariaDB
+	}
 	list := "(?, ?)" + strings.Repeat(", (?, ?)", n-1)
 	if s.dialect == migrate.SQLite {
 		list = "VALUES " + list // reads by the key; SQLite takes no other list of pairs
