@@ -298,3 +298,43 @@ func limitsKept(t *testing.T, ns *axtest.Namespace) {
 	ns.Client.Get(t, ns.Path("/limits?limit=2"), &page)
 	require.Len(t, page.Items, 2)
 }
+
+// B17, M7: limits follow their bucket. Any replica takes the edit and shows the line; when the owner is killed, the next
+// one counts what runs, keeps the order, and nothing more starts.
+func TestLimitsSurviveTheirOwner(t *testing.T) {
+	t.Parallel()
+	list := axtest.Replicas(t, 2)
+	home := list[0].Namespace(t)
+	owner, others := axtest.Owner(t, home, list...)
+	ns := home.At(others[0])
+	hold := make(chan struct{}, 10)
+	x := ns.App("app").At(others[0], owner).Worker(wait(hold))
+	putLimit(t, ns, "db", map[string]any{"max": 1})
+	a := ns.Client.Do(t, http.MethodPut, "/api/v1/limits/shared", map[string]any{"max": 5})
+	require.Equal(t, http.StatusOK, a.Status, a.Text())
+	job := ns.Job(axtest.Def{"limits": []string{"db", "platform/shared"}, "concurrency": policy("allow", 0)})
+	ids := []string{ns.Trigger(job), ns.Trigger(job), ns.Trigger(job)}
+	ns.Reaches(ids[0], "RUNNING")
+	axtest.WaitFor(t, "the other replica shows the line", func() bool { return waits(ns, ids[2]).Position == 2 && limitOf(t, ns, "db").Running == 1 })
+	owner.Kill()
+	axtest.WaitFor(t, "the next owner has it as it was", func() bool {
+		a, err := ns.Client.Try(http.MethodGet, ns.Path("/batches/"+ids[2]), nil)
+		if err != nil || a.Status != http.StatusOK {
+			return false // nobody owns it for a moment
+		}
+		var b axtest.Batch
+		a.Into(t, &b)
+		return b.Waiting != nil && b.Waiting.Position == 2 && b.Waiting.Reason.Detail == "db"
+	})
+	axtest.Stays(t, time.Second, "what ran before holds the limit", func() bool { return len(x.Starts()) == 1 })
+	for range 3 {
+		hold <- struct{}{}
+	}
+	for _, id := range ids {
+		require.Equal(t, "SUCCEEDED", ns.Ended(id).State)
+	}
+	require.Equal(t, 1, axtest.Most(x.Starts()))
+	axtest.NothingTwice(t, x)
+	a = ns.Client.Do(t, http.MethodPut, "/api/v1/limits/shared", map[string]any{"max": 6, "version": 987})
+	require.Equal(t, http.StatusConflict, a.Status)
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -219,4 +220,81 @@ func shardResults(t *testing.T, ns *axtest.Namespace) {
 	b := ns.Ended(ns.Trigger(ns.Job(axtest.Def{"retry": retries(1), "routing": map[string]any{"shards": 3}})))
 	require.Equal(t, "SUCCEEDED", b.State)
 	require.Equal(t, []axtest.ShardResult{{Shard: 0, Result: `{"rows":0,"attempt":1}`}, {Shard: 1, Result: `{"rows":100,"attempt":1}`}, {Shard: 2, Result: `{"rows":200,"attempt":2}`}}, b.Results)
+}
+
+// B9: whatever executors do, every shard of every firing succeeds once, with its index and the total of when the
+// firing was made, and no attempt runs twice or beside another of its shard. Limits hold all the while.
+func TestShardsSurviveChurn(t *testing.T) {
+	axtest.Both(t, func(t *testing.T, o ...axtest.Option) {
+		s := axtest.Start(t, o...)
+		ns := s.Namespace(t)
+		app := ns.App("app")
+		work := func(ctx context.Context, run axtest.Run) axtest.Result {
+			return axtest.For(time.Duration(100+run.ShardingID%7*100)*time.Millisecond)(ctx, run)
+		}
+		var all []*axtest.Executor
+		join := func() *axtest.Executor {
+			x := app.Worker(work)
+			all = append(all, x)
+			return x
+		}
+		for range 4 {
+			join()
+		}
+		putLimit(t, ns, "narrow", map[string]any{"max": 12})
+		jobs := map[string]int{
+			ns.Job(axtest.Def{"name": "fixed", "retry": retries(3), "concurrency": policy("allow", 0), "limits": []string{"narrow"}, "routing": map[string]any{"strategy": "leastBusy", "shards": 40}}):                 40,
+			ns.Job(axtest.Def{"name": "broadcast", "retry": retries(3), "concurrency": policy("allow", 0), "limits": []string{"narrow"}, "routing": map[string]any{"strategy": "shardingBroadcast", "perExecutor": 5}}): 0,
+		}
+		totals := map[string]int{}
+		fire := func() {
+			for job, total := range jobs {
+				id := ns.Trigger(job)
+				made := ns.Batch(id).ShardTotal
+				if total > 0 {
+					require.Equal(t, total, made)
+				}
+				totals[id] = made
+			}
+		}
+		fire()
+		seed := rand.New(rand.NewPCG(7, 11))
+		for step := range 4 {
+			axtest.Pause(time.Duration(200+seed.IntN(400)) * time.Millisecond)
+			x := all[seed.IntN(len(all))]
+			switch step % 4 {
+			case 0:
+				join()
+			case 1:
+				x.Die()
+			case 2:
+				x = join()
+				x.Is(axtest.Drains)
+				x.Beat()
+			case 3:
+				fire()
+			}
+		}
+		for id, total := range totals {
+			b := ns.Ended(id)
+			require.Equal(t, "SUCCEEDED", b.State, b.Code())
+			require.Equal(t, total, b.ShardTotal)
+			require.Equal(t, total, b.ShardsDone)
+			good := map[int]int{}
+			for _, e := range b.Executions {
+				require.Equal(t, total, e.ShardTotal)
+				if e.State == "SUCCEEDED" {
+					good[e.Shard]++
+				}
+			}
+			require.Len(t, good, total)
+			for shard, n := range good {
+				require.Equal(t, 1, n, "shard %d of %s", shard, id)
+			}
+		}
+		axtest.NothingTwice(t, all...)
+		require.LessOrEqual(t, axtest.Most(axtest.Ledger(all...)), 12)
+		axtest.WaitFor(t, "the limit is free again", func() bool { return limitOf(t, ns, "narrow").Running == 0 })
+		s.LedgerClean(t)
+	})
 }

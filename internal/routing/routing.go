@@ -277,6 +277,9 @@ func (r *Router) judge(req Request) (f func(c Candidate) (bar, detail string, ra
 		if rule == nil {
 			return "", "", 0, false
 		}
+		if ctx.Err() != nil {
+			return BarRuleTime, "", 0, false
+		}
 		v, err := rule.Judge(ctx, map[string]any{"executor": sight(c), "job": job, "params": params, "shard": int64(req.Shard), "total": int64(req.Total)})
 		switch {
 		case err != nil && ctx.Err() != nil:
