@@ -620,7 +620,7 @@ func confirmedStop(t *testing.T, ns *axtest.Namespace) {
 	require.Equal(t, "cancelled_by_hand", stop.Reason.Code)
 	a = ns.Client.Do(t, http.MethodPost, ns.Path("/batches/"+id+"/cancel"), nil)
 	require.Equal(t, http.StatusConflict, a.Status)
-	require.Equal(t, "not_allowed_in_state", a.Problem(t).Code)
+	require.Equal(t, "already_ended", a.Problem(t).Code)
 	// By hand it may be tried again.
 	a = ns.Client.Do(t, http.MethodPost, ns.Path("/batches/"+id+"/retry"), nil)
 	require.Equal(t, http.StatusAccepted, a.Status, a.Text())

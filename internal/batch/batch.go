@@ -90,6 +90,14 @@ const (
 // ErrNotAllowed is what Next and NextRun return for an event that the state does not take.
 var ErrNotAllowed = errors.New("not allowed in this state")
 
+// EndedError is ErrNotAllowed, of a batch that has ended.
+type EndedError struct{ State State }
+
+func (e *EndedError) Error() string { return "batch has ended: " + string(e.State) }
+
+// Is says that having ended is a way of not being allowed.
+func (e *EndedError) Is(target error) bool { return target == ErrNotAllowed } //nolint:errorlint // it is compared, not unwrapped
+
 // States lists every state of a batch in the order of its life.
 func States() []State {
 	return []State{Waiting, Delayed, Ready, Dispatching, Running, Unknown, Succeeded, Failed, TimedOut, Cancelled, Skipped, Missed}

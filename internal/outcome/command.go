@@ -63,7 +63,7 @@ func (o *Outcome) Cancel(ctx context.Context, bucket int, id, reason string, ent
 			return store.ErrNotFound
 		}
 		if head.State.Final() {
-			return fmt.Errorf("batch is %s: %w", head.State, batch.ErrNotAllowed)
+			return &batch.EndedError{State: head.State}
 		}
 		shards, err := b.LatestAttempts(id, day)
 		if err != nil {

@@ -253,9 +253,22 @@ func (s *Store) Migrate(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := migrate.Up(ctx, s.main, s.dialect)
-	return unavailable(err)
+	if _, err := migrate.Up(ctx, s.main, s.dialect); err != nil {
+		return unavailable(err)
+	}
+	var leases int
+	if err := s.main.QueryRowContext(ctx, "SELECT COUNT(*) FROM bucket_lease").Scan(&leases); err != nil {
+		return unavailable(err)
+	}
+	if leases != Buckets {
+		return fmt.Errorf("%w: it has %d of %d", ErrLeasesGone, leases, Buckets)
+	}
+	return nil
 }
+
+// ErrLeasesGone refuses a database whose lease rows somebody has deleted: they are the fence, and the sequence of execution
+// ids goes on from them, so they can not be made up.
+var ErrLeasesGone = errors.New("the table bucket_lease has lost rows, without which nothing keeps two servers from doing the same work; restore it from a backup, or start with an empty database")
 
 // ErrMultiPrimary refuses Galera and group replication with several primaries: they certify commits after the
 // fact and lose some, so a lease row there fences nothing.

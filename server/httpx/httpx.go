@@ -111,6 +111,7 @@ func Map(ctx context.Context, err error) (p *Problem, ok bool) {
 	var one *message.Invalid
 	var throttled *auth.ThrottledError
 	var taken *trigger.TakenError
+	var ended *batch.EndedError
 	switch {
 	case errors.As(err, &already):
 		return already, true
@@ -124,6 +125,8 @@ func Map(ctx context.Context, err error) (p *Problem, ok bool) {
 		return make(http.StatusConflict, "stale_version", "It was changed meanwhile; read it again.", "内容已被他人修改，请重新读取后再试。")
 	case errors.Is(err, store.ErrExists):
 		return make(http.StatusConflict, "exists", "The name is taken.", "该名称已被占用。")
+	case errors.As(err, &ended):
+		return make(http.StatusConflict, "already_ended", "It has ended already: "+string(ended.State)+".", "已经结束："+string(ended.State)+"。")
 	case errors.Is(err, batch.ErrNotAllowed):
 		return make(http.StatusConflict, "not_allowed_in_state", "Its state does not allow this (any more); look at it again.", "当前状态不允许此操作，请刷新后查看。")
 	case errors.Is(err, trigger.ErrKeyReused):
