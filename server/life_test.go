@@ -127,7 +127,7 @@ func retriesDelayNobody(t *testing.T, ns *axtest.Namespace) {
 func waitingRetry(t *testing.T, ns *axtest.Namespace) (x *axtest.Executor, job, id string) {
 	t.Helper()
 	x = ns.App("app").Worker(axtest.Fail)
-	job = ns.Job(axtest.Def{"retry": map[string]any{"max": 3, "initial": "3s", "backoff": "fixed"}})
+	job = ns.Job(axtest.Def{"retry": map[string]any{"max": 3, "initial": "8s", "backoff": "fixed"}})
 	id = ns.Trigger(job)
 	axtest.WaitFor(t, "its retry waits", func() bool { return len(ns.Batch(id).Executions) == 2 })
 	return x, job, id
@@ -141,7 +141,7 @@ func disableCancelsRetries(t *testing.T, ns *axtest.Namespace) {
 	require.Equal(t, "FAILED", b.Executions[0].State)
 	require.Equal(t, "CANCELLED", b.Executions[1].State)
 	require.Equal(t, 1, b.ShardsDone)
-	axtest.Stays(t, 4*time.Second, "no attempt comes", func() bool { return len(x.Starts()) == 1 })
+	axtest.Stays(t, 9*time.Second, "no attempt comes", func() bool { return len(x.Starts()) == 1 })
 }
 
 func deleteCancelsRetries(t *testing.T, ns *axtest.Namespace) {
@@ -150,7 +150,7 @@ func deleteCancelsRetries(t *testing.T, ns *axtest.Namespace) {
 	require.Equal(t, http.StatusNoContent, a.Status, a.Text())
 	b := ns.Batch(id)
 	require.Equal(t, []string{"CANCELLED", "job_deleted"}, []string{b.State, b.Code()})
-	axtest.Stays(t, 4*time.Second, "no attempt comes", func() bool { return len(x.Starts()) == 1 })
+	axtest.Stays(t, 9*time.Second, "no attempt comes", func() bool { return len(x.Starts()) == 1 })
 }
 
 func cancel(t *testing.T, ns *axtest.Namespace, id string) {
@@ -172,7 +172,7 @@ func cancelAtOnce(t *testing.T, ns *axtest.Namespace) {
 		return axtest.Result{}
 	}
 	list := []*axtest.Executor{app.Worker(work), app.Worker(work), app.Worker(work)}
-	id := ns.Trigger(ns.Job(axtest.Def{"routing": strategy("shardingBroadcast"), "retry": map[string]any{"max": 3, "initial": "3s", "backoff": "fixed"}}))
+	id := ns.Trigger(ns.Job(axtest.Def{"routing": strategy("shardingBroadcast"), "retry": map[string]any{"max": 3, "initial": "8s", "backoff": "fixed"}}))
 	axtest.WaitFor(t, "one runs, one waits, one is done", func() bool {
 		b := ns.Batch(id)
 		return len(b.Executions) == 4 && b.ShardsDone == 1 && b.Executions[0].State == "RUNNING"
@@ -188,7 +188,7 @@ func cancelAtOnce(t *testing.T, ns *axtest.Namespace) {
 	require.Equal(t, []string{"CANCELLED", "cancelled_by_hand"}, []string{b.State, b.Code()})
 	require.Equal(t, 3, b.ShardsDone)
 	require.True(t, b.Executions[0].Stop.Confirmed)
-	axtest.Stays(t, 4*time.Second, "nothing starts any more", func() bool { return len(axtest.Ledger(list...)) == 3 })
+	axtest.Stays(t, 9*time.Second, "nothing starts any more", func() bool { return len(axtest.Ledger(list...)) == 3 })
 }
 
 func retryByHand(t *testing.T, ns *axtest.Namespace) {
