@@ -96,7 +96,7 @@ type EndedError struct{ State State }
 func (e *EndedError) Error() string { return "batch has ended: " + string(e.State) }
 
 // Is says that having ended is a way of not being allowed.
-func (e *EndedError) Is(target error) bool { return target == ErrNotAllowed } //nolint:errorlint // it is compared, not unwrapped
+func (e *EndedError) Is(target error) bool { return target == ErrNotAllowed }
 
 // States lists every state of a batch in the order of its life.
 func States() []State {
