@@ -151,28 +151,7 @@ func (b *Bucket) JobHeads(list []DelayedTask) (map[int64]Job, error) {
 
 // NextDelayed is when the nearest resting task of each bucket is due.
 func (s *Store) NextDelayed(ctx context.Context) (map[int]int64, error) {
-	// One seek for each bucket: the table may hold millions.
-	parts := make([]string, Buckets)
-	for i := range parts {
-		parts[i] = fmt.Sprintf("SELECT %d AS bucket, (SELECT MIN(due_at) FROM delayed_task WHERE bucket = %d) AS due_at", i, i)
-	}
-	found, err := s.sched.QueryContext(ctx, strings.Join(parts, " UNION ALL "))
-	if err != nil {
-		return nil, unavailable(fmt.Errorf("read next delayed tasks: %w", err))
-	}
-	defer func() { _ = found.Close() }()
-	out := map[int]int64{}
-	for found.Next() {
-		var bucket int
-		var due sql.NullInt64
-		if err := found.Scan(&bucket, &due); err != nil {
-			return nil, unavailable(err)
-		}
-		if due.Valid {
-			out[bucket] = due.Int64
-		}
-	}
-	return out, unavailable(found.Err())
+	return s.nextInBuckets(ctx, "delayed_task", "due_at")
 }
 
 // Delayed reads one resting task of a namespace; ErrNotFound when it does not rest.

@@ -39,7 +39,7 @@ type Job struct {
 	UpdatedBy     string
 }
 
-const jobColumns = "id, ns_id, bucket, app_id, definition, status, version, last_trigger_no, COALESCE(last_trigger_time, 0), COALESCE(next_trigger_time, 0), created_at, updated_at, updated_by"
+const jobColumns = "id, ns_id, bucket, app_id, definition, status, version, last_trigger_no, COALESCE(last_trigger_time, 0), COALESCE((SELECT MIN(t.next_due_hint) FROM job_trigger t WHERE t.job_id = job_info.id), 0), created_at, updated_at, updated_by"
 
 func scanJob(row interface{ Scan(...any) error }) (Job, error) {
 	var j Job

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ax-scheduler/ax/internal/schedule"
@@ -58,21 +59,33 @@ func (s *Store) dueTriggers(ctx context.Context, where string, args ...any) ([]D
 
 // NextHints is the earliest hint of each bucket that has one planned.
 func (s *Store) NextHints(ctx context.Context) (map[int]int64, error) {
-	rows, err := s.sched.QueryContext(ctx, "SELECT bucket, MIN(next_due_hint) FROM job_trigger WHERE next_due_hint IS NOT NULL GROUP BY bucket")
-	if err != nil {
-		return nil, unavailable(fmt.Errorf("read next hints: %w", err))
+	return s.nextInBuckets(ctx, "job_trigger", "next_due_hint")
+}
+
+// nextInBuckets is the least value of a column in each bucket that has one.
+func (s *Store) nextInBuckets(ctx context.Context, table, column string) (map[int]int64, error) {
+	// One seek for each bucket: the table may hold millions.
+	parts := make([]string, Buckets)
+	for i := range parts {
+		parts[i] = fmt.Sprintf("SELECT %d AS bucket, (SELECT MIN(%s) FROM %s WHERE bucket = %d) AS due_at", i, column, table, i)
 	}
-	defer func() { _ = rows.Close() }()
+	found, err := s.sched.QueryContext(ctx, strings.Join(parts, " UNION ALL "))
+	if err != nil {
+		return nil, unavailable(fmt.Errorf("read what is next in %s: %w", table, err))
+	}
+	defer func() { _ = found.Close() }()
 	out := map[int]int64{}
-	for rows.Next() {
+	for found.Next() {
 		var bucket int
-		var hint int64
-		if err := rows.Scan(&bucket, &hint); err != nil {
+		var due sql.NullInt64
+		if err := found.Scan(&bucket, &due); err != nil {
 			return nil, unavailable(err)
 		}
-		out[bucket] = hint
+		if due.Valid {
+			out[bucket] = due.Int64
+		}
 	}
-	return out, unavailable(rows.Err())
+	return out, unavailable(found.Err())
 }
 
 // Hint moves a trigger: its next due time (0 = nothing planned), and what it has fired last (0 = nothing).
@@ -82,6 +95,8 @@ type Hint struct {
 	From    int64 // the hint that was read; a trigger edited meanwhile is left alone
 	Next    int64
 	FiredAt int64
+	// Quiet leaves the job's row alone: it fires again soon, and takes its row along then.
+	Quiet bool
 }
 
 // TriggerKey names one trigger of a job.
@@ -91,7 +106,7 @@ type TriggerKey struct {
 }
 
 // MoveHints writes the next due times of triggers and, from them, the job's last and
-// next trigger time. It returns the triggers that were edited, switched off or deleted since they
+// next trigger time, where the hint is not quiet. It returns the triggers that were edited, switched off or deleted since they
 // were read: they are left alone, and what was planned by the old reading must not be fired.
 func (b *Bucket) MoveHints(list []Hint) (edited map[TriggerKey]bool, err error) {
 	values := make([][]any, len(list))
@@ -116,7 +131,7 @@ func (b *Bucket) MoveHints(list []Hint) (edited map[TriggerKey]bool, err error) 
 	}
 	fired := map[int64]int64{}
 	for _, h := range list {
-		if !edited[TriggerKey{h.JobID, h.No}] {
+		if !h.Quiet && !edited[TriggerKey{h.JobID, h.No}] {
 			fired[h.JobID] = max(fired[h.JobID], h.FiredAt)
 		}
 	}

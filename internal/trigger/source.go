@@ -60,7 +60,8 @@ func (t *Trigger) look(ctx context.Context, s source, owned []store.Fence, now i
 	}
 	slack, pace := s.slack()
 	for _, f := range owned {
-		if hint, planned := hints[f.Bucket]; planned {
+		// One that is still at work asks for the next look when it has finished.
+		if hint, planned := hints[f.Bucket]; planned && !t.opening[f.Bucket].Load() {
 			sleep = min(sleep, max(time.Duration(hint-now)*time.Millisecond-s.ahead()+slack, pace))
 		}
 	}
@@ -72,6 +73,7 @@ func (t *Trigger) look(ctx context.Context, s source, owned []store.Fence, now i
 func (t *Trigger) openAll(ctx context.Context, s source, near []store.Fence, now int64, patience time.Duration) error {
 	var mu sync.Mutex
 	var errs error
+	var left bool // nobody waits any more
 	var work sync.WaitGroup
 	for _, f := range near {
 		if t.opening[f.Bucket].Swap(true) {
@@ -82,6 +84,11 @@ func (t *Trigger) openAll(ctx context.Context, s source, near []store.Fence, now
 			defer func() {
 				<-t.slots
 				t.opening[f.Bucket].Store(false)
+				mu.Lock()
+				defer mu.Unlock()
+				if left {
+					t.Nudge()
+				}
 			}()
 			for more, err := true, error(nil); more && err == nil; {
 				if more, err = s.open(ctx, f, now); err != nil {
@@ -105,5 +112,6 @@ func (t *Trigger) openAll(ctx context.Context, s source, near []store.Fence, now
 	}
 	mu.Lock()
 	defer mu.Unlock()
+	left = true
 	return errs
 }

@@ -26,8 +26,11 @@ type Options struct {
 	Rate int
 	// Single sends one execution per request; otherwise those for one executor go together.
 	Single bool
-	// Executors is the number of executor processes.
+	// Executors is the number of executor processes; each namespace has one at least.
 	Executors int
+	// Namespaces are what the jobs of triggers are spread over. A namespace is one stream of
+	// decisions and lies in one bucket; several go side by side.
+	Namespaces int
 	// Tasks is the number of delayed tasks.
 	Tasks int
 	// Spread is the range of their delays, from one second on.
@@ -43,6 +46,8 @@ type Options struct {
 	// Program is the ax-server that is measured.
 	Program string
 }
+
+func (o Options) namespaces() int { return max(o.Namespaces, 1) }
 
 // Spans are percentiles in milliseconds.
 type Spans struct {

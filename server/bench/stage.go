@@ -42,7 +42,6 @@ type stage struct {
 	workers  []*process
 	http     *http.Client
 	password string
-	key      string
 
 	mu    sync.Mutex
 	token string
@@ -258,18 +257,24 @@ func (s *stage) open(ctx context.Context) error {
 	if err := s.server(ctx); err != nil {
 		return err
 	}
-	if err := s.call(ctx, http.MethodPost, "/api/v1/namespaces", map[string]string{"name": namespace, "displayName": "Bench"}, nil); err != nil {
-		return err
+	for n := range s.o.namespaces() {
+		if err := s.call(ctx, http.MethodPost, "/api/v1/namespaces", map[string]string{"name": namespaceOf(n), "displayName": "Bench"}, nil); err != nil {
+			return err
+		}
+		var made struct {
+			Key string `json:"key"`
+		}
+		if err := s.call(ctx, http.MethodPost, pathIn(n, "/apps"), map[string]string{"name": app, "protocol": "ax"}, &made); err != nil {
+			return err
+		}
+		if err := os.WriteFile(s.keyFile(n), []byte(made.Key+"\n"), 0o600); err != nil {
+			return err
+		}
 	}
-	var made struct {
-		Key string `json:"key"`
-	}
-	if err := s.call(ctx, http.MethodPost, s.path("/apps"), map[string]string{"name": app, "protocol": "ax"}, &made); err != nil {
-		return err
-	}
-	s.key = made.Key
-	return os.WriteFile(filepath.Join(s.dir, "app.key"), []byte(s.key+"\n"), 0o600)
+	return nil
 }
+
+func (s *stage) keyFile(n int) string { return filepath.Join(s.dir, fmt.Sprintf("app-%d.key", n)) }
 
 // executors starts the executors and waits until they are online. They know all servers of the stage.
 func (s *stage) executors(ctx context.Context) error {
@@ -277,40 +282,53 @@ func (s *stage) executors(ctx context.Context) error {
 	for i, p := range s.servers {
 		urls[i] = p.url
 	}
-	n := max(s.o.Executors, 1)
+	spaces := s.o.namespaces()
+	n := max(s.o.Executors, spaces)
 	s.say("starting %d executors", n)
 	for i := range n {
-		p, err := s.start(fmt.Sprintf("executor-%d", i+1), "bench-executor", "--server", strings.Join(urls, ","), "--namespace", namespace, "--app", app, "--key-file", filepath.Join(s.dir, "app.key"), "--slots", strconv.Itoa(slots))
+		p, err := s.start(fmt.Sprintf("executor-%d", i+1), "bench-executor", "--server", strings.Join(urls, ","), "--namespace", namespaceOf(i%spaces), "--app", app, "--key-file", s.keyFile(i%spaces), "--slots", strconv.Itoa(slots))
 		if err != nil {
 			return err
 		}
 		s.workers = append(s.workers, p)
 	}
 	return s.until(ctx, 30*time.Second, "all executors are online", func() (bool, error) {
-		var found struct {
-			Items []struct {
-				State   string `json:"state"`
-				Address string `json:"address"`
-			} `json:"items"`
-		}
-		if err := s.call(ctx, http.MethodGet, s.path("/executors"), nil, &found); err != nil {
-			return false, err
-		}
 		online := 0
-		for _, x := range found.Items {
-			if x.State != "ONLINE" {
-				continue
+		for space := range spaces {
+			var found struct {
+				Items []struct {
+					State   string `json:"state"`
+					Address string `json:"address"`
+				} `json:"items"`
 			}
-			if online < n {
-				s.workers[online].url = x.Address // which of them is which does not matter
+			if err := s.call(ctx, http.MethodGet, pathIn(space, "/executors"), nil, &found); err != nil {
+				return false, err
 			}
-			online++
+			for _, x := range found.Items {
+				if x.State != "ONLINE" {
+					continue
+				}
+				if online < n {
+					s.workers[online].url = x.Address // which of them is which does not matter
+				}
+				online++
+			}
 		}
 		return online >= n, nil
 	})
 }
 
-func (s *stage) path(rest string) string { return "/api/v1/namespaces/" + namespace + rest }
+// namespaceOf is the name of the n-th namespace, from 0.
+func namespaceOf(n int) string {
+	if n == 0 {
+		return namespace
+	}
+	return namespace + "-" + strconv.Itoa(n+1)
+}
+
+func pathIn(n int, rest string) string { return "/api/v1/namespaces/" + namespaceOf(n) + rest }
+
+func (s *stage) path(rest string) string { return pathIn(0, rest) }
 
 // call asks the API of the first server that lives.
 func (s *stage) call(ctx context.Context, method, path string, in, out any) error {

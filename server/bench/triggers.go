@@ -70,7 +70,7 @@ func (s *stage) periodic(ctx context.Context) (*periodic, error) {
 		var made struct {
 			ID string `json:"id"`
 		}
-		err := s.call(ctx, http.MethodPost, s.path("/jobs"), map[string]any{
+		err := s.call(ctx, http.MethodPost, pathIn(i%s.o.namespaces(), "/jobs"), map[string]any{
 			"name": fmt.Sprintf("bench %05d", i), "app": app, "handler": handler,
 			"triggers": []map[string]any{{"kind": "fixedRate", "every": p.every.String(), "anchor": anchor.Format(time.RFC3339Nano), "zone": "UTC"}},
 		}, &made)

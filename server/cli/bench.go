@@ -59,8 +59,8 @@ is 1 when a figure could not be measured, or when a firing was lost, doubled, ea
 			if o.Duration < time.Second || o.Duration > 24*time.Hour {
 				return usageError{fmt.Errorf("--duration = %s: allowed are 1s to 24h", o.Duration)}
 			}
-			if o.Tasks < 1 || o.Tasks > 50_000_000 || o.Rate < 1 || o.Rate > 1_000_000 || o.Executors < 1 || o.Executors > 100 || o.Spread < time.Second {
-				return usageError{errors.New("allowed are --tasks 1 to 50000000, --rate 1 to 1000000, --executors 1 to 100, --spread 1s or more")}
+			if o.Tasks < 1 || o.Tasks > 50_000_000 || o.Rate < 1 || o.Rate > 1_000_000 || o.Executors < 1 || o.Executors > 100 || o.Namespaces < 1 || o.Namespaces > 64 || o.Spread < time.Second {
+				return usageError{errors.New("allowed are --tasks 1 to 50000000, --rate 1 to 1000000, --executors 1 to 100, --namespaces 1 to 64, --spread 1s or more")}
 			}
 			self, err := os.Executable()
 			if err != nil {
@@ -86,6 +86,7 @@ is 1 when a figure could not be measured, or when a firing was lost, doubled, ea
 	f.IntVar(&o.Rate, "rate", 1000, "triggers per second (triggers, failover)")
 	f.StringVar(&mode, "dispatch", "aggregated", "aggregated: executions for one executor go together; single: one request each")
 	f.IntVar(&o.Executors, "executors", 4, "executor processes")
+	f.IntVar(&o.Namespaces, "namespaces", 1, "namespaces that the jobs are spread over (triggers)")
 	f.IntVar(&o.Tasks, "tasks", 100_000, "delayed tasks (delayed, burst, coldstart, idle)")
 	f.DurationVar(&o.Spread, "spread", 30*time.Minute, "the range of their delays (delayed, coldstart, idle)")
 	f.BoolVar(&o.Pause, "pause", false, "failover: pause the owner's process instead of killing it")
