@@ -106,8 +106,6 @@ func (r *Ready) fill(jobID, now int64) (admitted bool) {
 			}
 			ofJob.Take(now)
 			ofApp.Take(now)
-			ofJob.Started(now)
-			ofApp.Started(now)
 			f.queue = f.queue[1:]
 			r.activate(s, g, now)
 			admitted = true

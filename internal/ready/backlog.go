@@ -49,7 +49,7 @@ func (r *Ready) SetDrain(list ...Drain) {
 		if was.Rate != d.Rate {
 			// What has its start already gets another.
 			for i, g := range r.slots {
-				if len(g.list) > 0 && !g.list[0].Batch.Admitted && d.Of(g.list[0].Batch) {
+				if len(g.list) > 0 && d.Of(g.list[0].Batch) && (!g.list[0].Batch.Admitted || g.slot > 0 && unbegun(g.list[0])) {
 					r.slots[i] = group{}
 					g.slot = 0
 					for _, e := range g.list {
@@ -163,10 +163,45 @@ func (r *Ready) catchUp(list []group, now int64, v *Verdicts) {
 				continue
 			}
 		}
-		ofJob.Started(now)
-		ofApp.Started(now)
 		r.admit(g, now, v)
 	}
+}
+
+// unbegun tells that an execution would be the beginning of a batch that drain rates hold back.
+func unbegun(e *Execution) bool {
+	return e.Batch.Late() && !e.Batch.Begun && e.Attempt == 1 && e.Moves == 0 && (e.Bound == nil || !e.Bound.Sent)
+}
+
+// postpone gives a late batch, whose turn it is, another start when its drain rates do not let it begin now: what was
+// let in while nobody could take it must not begin all at once when somebody can.
+func (r *Ready) postpone(e *Execution, now int64) bool {
+	if !unbegun(e) {
+		return false
+	}
+	job, app := DrainKey{Job: e.Batch.JobID}, DrainKey{App: e.Batch.AppID}
+	g := group{list: []*Execution{e}}
+	if r.drains[job].Paused || r.drains[app].Paused {
+		r.held = append(r.held, g)
+		return true
+	}
+	ofJob, ofApp := r.pace(job, r.jobRate(e.Batch), now), r.pace(app, r.drains[app].Rate, now)
+	if ofJob.May(now) && ofApp.May(now) {
+		return false
+	}
+	g.slot = quota.Together(now+1, ofJob, ofApp)
+	ofJob.Take(g.slot)
+	ofApp.Take(g.slot)
+	r.insertAt(g, g.slot)
+	return true
+}
+
+// begun notes the beginning of a late batch.
+func (r *Ready) begun(e *Execution, now int64) {
+	if unbegun(e) {
+		r.pace(DrainKey{Job: e.Batch.JobID}, r.jobRate(e.Batch), now).Started(now)
+		r.pace(DrainKey{App: e.Batch.AppID}, r.drains[DrainKey{App: e.Batch.AppID}].Rate, now).Started(now)
+	}
+	e.Batch.Begun = true
 }
 
 // Owed is a catch-up that has not started.

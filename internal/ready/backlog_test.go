@@ -132,6 +132,52 @@ func TestTheDrainRatesHoldWhenEverythingIsDueAtOnce(t *testing.T) {
 	}
 }
 
+// What its rate let in while nobody could take it must not start all at once when somebody can: M5.
+func TestTheDrainRatesHoldWhenTheExecutorsCameLate(t *testing.T) {
+	for _, kind := range []string{"catch-up", "backfill"} {
+		t.Run(kind, func(t *testing.T) {
+			r := ready.New(time.UnixMilli(start))
+			r.SetDrain(ready.Drain{DrainKey: ready.DrainKey{App: 7}, Rate: 10})
+			list := late(1, 60, job.OverlapAllow, 100)
+			if kind == "backfill" {
+				list = fill(1, 3, 60, 60, job.OverlapAllow, 0, 100)
+				for _, e := range list {
+					e.Batch.AppID = 7
+				}
+			}
+			r.Add(list...)
+			now := start
+			for range 40 { // four seconds with no executor
+				now += 100
+				r.Due(now)
+				r.Take(now, 1000, func(*ready.Execution, string) ready.Placement { return ready.Blocked })
+			}
+			require.Greater(t, r.Len(), 30, "so many were let in")
+			// An operator's pause holds what was let in too.
+			r.SetDrain(ready.Drain{DrainKey: ready.DrainKey{App: 7}, Rate: 10, Paused: true})
+			got, _ := takeAll(r, now)
+			require.Empty(t, got)
+			r.SetDrain(ready.Drain{DrainKey: ready.DrainKey{App: 7}, Rate: 10})
+			var starts []int64
+			for range 2000 {
+				now += 10
+				next, ok := r.Next()
+				got, _ := takeAll(r, now)
+				require.True(t, len(got) == 0 || ok && next <= now, "it says when it has something to do")
+				for _, e := range got {
+					starts = append(starts, now)
+					r.Ended(1, e.Batch.ID, now)
+				}
+			}
+			require.Len(t, starts, 60, "none is lost")
+			for i := 10; i < len(starts); i++ {
+				require.GreaterOrEqual(t, starts[i]-starts[i-10], int64(1000), "start %d", i)
+			}
+			require.Less(t, starts[59]-starts[0], int64(9000), "and none waits for nothing")
+		})
+	}
+}
+
 func TestAPausedBacklogWaitsAndResumesAtItsRate(t *testing.T) {
 	r := ready.New(time.UnixMilli(start))
 	app := ready.Drain{DrainKey: ready.DrainKey{App: 7}, Rate: 10, Paused: true}

@@ -59,6 +59,8 @@ type Batch struct {
 	MaxActive int
 	// Admitted is set once the job's concurrency policy let it in.
 	Admitted bool
+	// Begun is set once one of its executions was taken; only known of what is late.
+	Begun bool
 }
 
 // Asked tells whether somebody was promised that this very batch runs: a delayed task or an event. A
@@ -642,6 +644,14 @@ func (r *Ready) round(now int64, most int, t *turn, place func(e *Execution, lim
 			q := r.tenants[ns].lanes[l]
 			head, _ := q.Peek(now)
 			e := head.Value
+			if r.postpone(e, now) {
+				q.Pop(now)
+				progress = true
+				if q.Len() == 0 {
+					delete(r.tenants[ns].lanes, l)
+				}
+				continue
+			}
 			limit := r.kept(e, t, now)
 			switch place(e, limit) {
 			case Blocked:
@@ -649,6 +659,7 @@ func (r *Ready) round(now int64, most int, t *turn, place func(e *Execution, lim
 				progress = true              // another lane of this namespace may go
 				continue
 			case Taken:
+				r.begun(e, now)
 				r.started(e, now)
 			case Dropped:
 			}
