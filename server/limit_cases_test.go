@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"sync"
 	"testing"
@@ -75,9 +76,7 @@ func everyEndGivesBack(t *testing.T, ns *axtest.Namespace) {
 	putLimit(t, ns, "two", map[string]any{"max": 2})
 	def := func(name string, more axtest.Def) axtest.Def {
 		d := axtest.Def{"name": name, "limits": []string{"two"}, "concurrency": policy("allow", 0), "retry": map[string]any{"max": 0}}
-		for k, v := range more {
-			d[k] = v
-		}
+		maps.Copy(d, more)
 		return d
 	}
 	free := func(after string) {

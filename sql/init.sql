@@ -609,6 +609,31 @@ CREATE TABLE output_usage (
   PRIMARY KEY (ns_id, day)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 
+-- 0013_audit.sql
+
+ALTER TABLE audit_log ADD COLUMN mac VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '';
+
+-- the place of each entry in the chain, without a gap
+CREATE TABLE audit_seal (
+  seq BIGINT NOT NULL,
+  audit_id BIGINT NOT NULL,
+  chain VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  PRIMARY KEY (seq),
+  UNIQUE KEY uk_audit_seal_entry (audit_id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+
+-- what the chain was at a time, signed
+CREATE TABLE audit_digest (
+  no BIGINT NOT NULL,
+  first_seq BIGINT NOT NULL,
+  last_seq BIGINT NOT NULL,
+  root VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  prev VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  at BIGINT NOT NULL,
+  signature VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  PRIMARY KEY (no)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+
 -- what goose, the migrator, knows: every file above was applied
 CREATE TABLE goose_db_version (
   id bigint(20) unsigned NOT NULL AUTO_INCREMENT,
@@ -617,4 +642,4 @@ CREATE TABLE goose_db_version (
   tstamp datetime NULL default CURRENT_TIMESTAMP,
   PRIMARY KEY(id)
 );
-INSERT INTO goose_db_version (version_id, is_applied) VALUES (0, 1), (1, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (11, 1), (12, 1);
+INSERT INTO goose_db_version (version_id, is_applied) VALUES (0, 1), (1, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (11, 1), (12, 1), (13, 1);

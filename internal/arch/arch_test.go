@@ -37,7 +37,7 @@ var mayImport = map[string]string{
 	// Tier 1 makes decisions durable, tells the time, counts.
 	"sql/migrate":     "",
 	"sql/initsql":     "sql/migrate",
-	"internal/store":  "internal/batch internal/job internal/message internal/schedule sql/migrate",
+	"internal/store":  "internal/audit internal/batch internal/job internal/message internal/schedule sql/migrate",
 	"internal/clock":  "",
 	"internal/metric": "",
 
@@ -55,7 +55,7 @@ var mayImport = map[string]string{
 	"internal/dispatch": "internal/batch internal/clock internal/cluster internal/egress internal/job internal/metric internal/outcome internal/protocol internal/ready " +
 		"internal/registry internal/routing internal/store",
 	"internal/ledger": "internal/batch internal/schedule internal/store",
-	"internal/sweep":  "internal/batch internal/clock internal/cluster internal/outcome internal/ready internal/registry internal/store",
+	"internal/sweep":  "internal/audit internal/batch internal/clock internal/cluster internal/outcome internal/ready internal/registry internal/store",
 
 	// Tier 3 speaks HTTP.
 	"server/httpx":       "internal/auth internal/batch internal/job internal/message internal/outcome internal/store internal/trigger",
@@ -68,11 +68,11 @@ var mayImport = map[string]string{
 	"internal/config": "",
 	"web":             "",
 	"web/dev/serve":   "web",
-	"server/app": "internal/appkey internal/auth internal/clock internal/cluster internal/config internal/dispatch internal/egress internal/job internal/message " +
+	"server/app": "internal/appkey internal/audit internal/auth internal/clock internal/cluster internal/config internal/dispatch internal/egress internal/job internal/message " +
 		"internal/metric internal/outcome internal/protocol internal/ready internal/registry internal/routing internal/seal internal/store internal/sweep " +
 		"internal/trigger server/api server/executorapi server/httpx server/peer web",
 	"server/bench": "internal/batch internal/protocol internal/schedule internal/store",
-	"server/cli":   "internal/config internal/ledger internal/message internal/protocol internal/schedule internal/store server/app server/bench",
+	"server/cli":   "internal/audit internal/config internal/ledger internal/message internal/protocol internal/schedule internal/seal internal/store server/app server/bench",
 	"server":       "server/cli",
 
 	// The checker of the fault runs asks nothing of the code that it checks.
@@ -80,7 +80,7 @@ var mayImport = map[string]string{
 
 	// Harnesses, for tests only, and this table.
 	"internal/storetest": "internal/store",
-	"server/axtest":      "internal/config internal/ledger internal/store internal/storetest server/app server/cli",
+	"server/axtest":      "internal/audit internal/config internal/ledger internal/seal internal/store internal/storetest server/app server/cli",
 	"internal/arch":      "",
 }
 

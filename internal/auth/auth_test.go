@@ -55,7 +55,7 @@ func newWorld(t *testing.T) *world {
 // newWorldIn is another server on the same database where there is one in dir.
 func newWorldIn(t *testing.T, dir string, at *clock.Manual) *world {
 	t.Helper()
-	s, err := store.Open(store.Config{Dir: dir})
+	s, err := store.Open(store.Config{Dir: dir, AuditKey: []byte("the key of the audit trail of tests")})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	require.NoError(t, s.Migrate(t.Context()))

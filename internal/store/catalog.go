@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"gorm.io/gorm"
 )
@@ -52,101 +51,6 @@ type AppKey struct {
 
 // TableName is gorm's.
 func (AppKey) TableName() string { return "app_key" }
-
-// AuditEntry says who did what to what.
-type AuditEntry struct {
-	ID         int64 `gorm:"primaryKey;autoIncrement:false"`
-	At         int64
-	NSID       int64 `gorm:"column:ns_id"` // 0 = the platform
-	ActorType  string
-	ActorID    string
-	ActorName  string
-	IP         string `gorm:"column:ip"`
-	RequestID  string
-	Action     string
-	ObjectType string
-	ObjectID   string
-	ObjectName string
-	Outcome    string
-	BeforeJSON *string `gorm:"column:before_json"`
-	AfterJSON  *string `gorm:"column:after_json"`
-	DiffJSON   *string `gorm:"column:diff_json"`
-}
-
-// TableName is gorm's.
-func (AuditEntry) TableName() string { return "audit_log" }
-
-// audit appends an entry in the transaction of the change it tells of.
-func (s *Store) audit(ctx context.Context, tx *sql.Tx, e *AuditEntry) error {
-	if e == nil {
-		return errors.New("a change without an audit entry")
-	}
-	e.ID = TimedID(e.At)
-	_, err := tx.ExecContext(ctx, `INSERT INTO audit_log (id, at, ns_id, actor_type, actor_id, actor_name, ip, request_id, action, object_type, object_id, object_name, outcome, before_json, after_json, diff_json)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		e.ID, e.At, e.NSID, e.ActorType, e.ActorID, cut(e.ActorName, 128), e.IP, e.RequestID, e.Action, e.ObjectType, e.ObjectID, cut(e.ObjectName, 128), e.Outcome, e.BeforeJSON, e.AfterJSON, e.DiffJSON)
-	if err != nil {
-		return fmt.Errorf("audit: %w", err)
-	}
-	return nil
-}
-
-// Audit appends an entry on its own: for logins and refusals, which change nothing else.
-func (s *Store) Audit(ctx context.Context, e *AuditEntry) error {
-	return s.inTx(ctx, s.main, func(tx *sql.Tx) error { return s.audit(ctx, tx, e) })
-}
-
-// Audit appends an entry in this transaction.
-func (b *Bucket) Audit(e *AuditEntry) error { return b.s.audit(b.ctx, b.tx, e) }
-
-// AuditFilter narrows the audit trail. Zero fields do not filter.
-type AuditFilter struct {
-	NS       []int64 // only these namespaces; nil = all
-	Actor    string
-	Action   string
-	Object   string // object id or name
-	From, To int64
-	Before   int64 // id of the last entry of the page before
-	Limit    int
-}
-
-// AuditTrail lists entries, newest first.
-func (s *Store) AuditTrail(ctx context.Context, f AuditFilter) ([]AuditEntry, error) {
-	q := s.gr.WithContext(ctx)
-	if f.NS != nil {
-		q = q.Where("ns_id IN ?", append([]int64{-1}, f.NS...))
-	}
-	if f.Actor != "" {
-		q = q.Where("actor_name = ?", f.Actor)
-	}
-	// Comparing an ASCII column with other text is an error on MySQL, and finds nothing.
-	if f.Action != "" && ascii(f.Action) {
-		q = q.Where("action = ?", f.Action)
-	} else if f.Action != "" {
-		return nil, nil
-	}
-	switch {
-	case f.Object == "":
-	case ascii(f.Object):
-		q = q.Where("(object_id = ? OR object_name = ?)", f.Object, f.Object)
-	case !utf8.ValidString(f.Object):
-		return nil, nil
-	default:
-		q = q.Where("object_name = ?", f.Object)
-	}
-	if f.From > 0 {
-		q = q.Where("at >= ?", f.From)
-	}
-	if f.To > 0 {
-		q = q.Where("at < ?", f.To)
-	}
-	if f.Before > 0 {
-		q = q.Where("id < ?", f.Before)
-	}
-	var out []AuditEntry
-	err := q.Order("id DESC").Limit(f.Limit).Find(&out).Error
-	return out, unavailable(err)
-}
 
 // Namespaces lists all tenants by name.
 func (s *Store) Namespaces(ctx context.Context) ([]Namespace, error) {

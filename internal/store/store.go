@@ -70,6 +70,7 @@ type Store struct {
 	gw, gr      *gorm.DB
 	machine     *batch.Machine
 	definitions definitions
+	auditKey    []byte
 }
 
 // Config says which database.
@@ -81,18 +82,27 @@ type Config struct {
 	// MaxOpen bounds the connections of the console pool on MySQL. Default 20. Scheduling has
 	// its own 32.
 	MaxOpen int
+	// AuditKey authenticates the entries of the audit trail. Without it nothing that is audited can be changed.
+	AuditKey []byte
 }
 
 // Open prepares the pools. It does not need the database to be there yet: Ready asks.
 // A DSN that can not be understood is an error that says what is allowed.
 func Open(c Config) (*Store, error) {
+	open := openMySQL
 	if c.DSN == "" {
-		return openSQLite(filepath.Join(c.Dir, "ax.db"))
+		open = openSQLite
 	}
-	return openMySQL(c)
+	s, err := open(c)
+	if err != nil {
+		return nil, err
+	}
+	s.auditKey = c.AuditKey
+	return s, nil
 }
 
-func openSQLite(path string) (*Store, error) {
+func openSQLite(c Config) (*Store, error) {
+	path := filepath.Join(c.Dir, "ax.db")
 	// FULL: a commit that was answered survives a power cut. immediate: a transaction that will
 	// write takes the lock at BEGIN, where waiting is possible, and not at its first write.
 	const pragmas = "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=foreign_keys(0)&_pragma=temp_store(MEMORY)&_pragma=cache_size(-32000)"
@@ -376,8 +386,10 @@ func duplicate(err error) bool {
 func TimedID(ms int64) int64 {
 	var b [4]byte
 	_, _ = rand.Read(b[:])
-	return ms<<22 | int64(binary.BigEndian.Uint32(b[:])&(1<<22-1))
+	return ms<<timedBits | int64(binary.BigEndian.Uint32(b[:])&(1<<timedBits-1))
 }
+
+const timedBits = 22
 
 // marks is "?,?,?" for n parameters.
 func marks(n int) string {

@@ -7,10 +7,12 @@ package sweep
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"log/slog"
 	"time"
 
+	"github.com/ax-scheduler/ax/internal/audit"
 	"github.com/ax-scheduler/ax/internal/batch"
 	"github.com/ax-scheduler/ax/internal/clock"
 	"github.com/ax-scheduler/ax/internal/cluster"
@@ -41,6 +43,9 @@ const (
 	tellEvery = 10 * time.Second
 	// upkeepEvery is how often partitions and retention are looked after.
 	upkeepEvery = 10 * time.Minute
+	// sealEvery is how often audit entries get their place in the chain, digestEvery how often that is signed for.
+	sealEvery   = 5 * time.Second
+	digestEvery = time.Minute
 	// movesKept is how long it is known which bucket moved when.
 	movesKept = 30 * 24 * time.Hour
 )
@@ -66,6 +71,11 @@ type Sweep struct {
 
 	asked    map[int64]int64 // execution → when its stop was last repeated
 	upkeepAt int64
+
+	auditKey           ed25519.PrivateKey
+	digested           func(d audit.Digest) error
+	sealedAt, digestAt int64
+	chain              store.Fence // under which the whole trail was looked through
 	// waiting counts the lapsed leases that may not move yet, told when that was logged.
 	waiting int
 	told    time.Time
@@ -81,11 +91,14 @@ type Config struct {
 	Clock    clock.Clock
 	Log      *slog.Logger
 	Settings Settings
+	// AuditKey signs what the audit trail was; Digested keeps a copy of that outside the database.
+	AuditKey ed25519.PrivateKey
+	Digested func(d audit.Digest) error
 }
 
 // New makes a Sweep.
 func New(c Config) *Sweep {
-	return &Sweep{store: c.Store, cluster: c.Cluster, registry: c.Registry, ready: c.Ready, outcome: c.Outcome, clock: c.Clock, log: c.Log, settings: c.Settings, asked: map[int64]int64{}}
+	return &Sweep{store: c.Store, cluster: c.Cluster, registry: c.Registry, ready: c.Ready, outcome: c.Outcome, clock: c.Clock, log: c.Log, settings: c.Settings, auditKey: c.AuditKey, digested: c.Digested, asked: map[int64]int64{}}
 }
 
 // Run patrols until ctx ends.
@@ -137,6 +150,10 @@ func (s *Sweep) RunOnce(ctx context.Context, now int64) error {
 			s.upkeepAt = now
 			errs = errors.Join(errs, s.upkeep(ctx, now))
 		}
+		if f.Bucket == 0 && (now-s.sealedAt >= sealEvery.Milliseconds() || now < s.sealedAt) {
+			s.sealedAt = now
+			errs = errors.Join(errs, s.seal(ctx, f, now))
+		}
 	}
 	s.registry.Waiting(s.waiting)
 	if s.waiting > 0 && time.Since(s.told) > tellEvery {
@@ -144,6 +161,43 @@ func (s *Sweep) RunOnce(ctx context.Context, now int64) error {
 		s.log.ErrorContext(ctx, "too many leases lapse at once: the rest waits for its executors", slog.Int("waiting", s.waiting))
 	}
 	return errs
+}
+
+// seal gives audit entries their place in the chain and signs for it now and then.
+func (s *Sweep) seal(ctx context.Context, f store.Fence, now int64) error {
+	for {
+		var n int
+		err := s.store.InBucket(ctx, f, func(b *store.Bucket) (err error) {
+			n, err = b.Seal(now, s.chain != f)
+			return err
+		})
+		if err != nil {
+			s.outcome.Failed(f, err)
+			return err
+		}
+		if n == 0 {
+			break
+		}
+	}
+	s.chain = f
+	if now-s.digestAt < digestEvery.Milliseconds() && now >= s.digestAt {
+		return nil
+	}
+	s.digestAt = now
+	var d audit.Digest
+	var made bool
+	err := s.store.InBucket(ctx, f, func(b *store.Bucket) (err error) {
+		d, made, err = b.Digest(s.auditKey, now)
+		return err
+	})
+	if err != nil {
+		s.outcome.Failed(f, err)
+		return err
+	}
+	if !made {
+		return nil
+	}
+	return s.digested(d)
 }
 
 func (s *Sweep) look(ctx context.Context, f store.Fence, rows []store.Execution, now int64) error {

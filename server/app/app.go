@@ -28,6 +28,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ax-scheduler/ax/internal/appkey"
+	"github.com/ax-scheduler/ax/internal/audit"
 	"github.com/ax-scheduler/ax/internal/auth"
 	"github.com/ax-scheduler/ax/internal/clock"
 	"github.com/ax-scheduler/ax/internal/cluster"
@@ -134,7 +135,11 @@ func (a *App) build() error {
 	if a.sealer, _, err = seal.LoadOrCreate(filepath.Join(c.Data, "master.key")); err != nil {
 		return err
 	}
-	if a.store, err = store.Open(store.Config{DSN: c.Database, Dir: c.Data}); err != nil {
+	keys, err := audit.KeysOf(a.sealer.Derive)
+	if err != nil {
+		return err
+	}
+	if a.store, err = store.Open(store.Config{DSN: c.Database, Dir: c.Data, AuditKey: keys.Entry}); err != nil {
 		return err
 	}
 	a.metrics = metric.New(Version, Commit)
@@ -194,7 +199,7 @@ func (a *App) build() error {
 		Store: a.store, Cluster: a.cluster, Ready: a.ready, Registry: a.registry, Outcome: a.outcome, Router: router, Clock: a.clock, Metrics: a.metrics, Log: a.log,
 		Client: client, Port: portNumber, Settings: dispatch.Settings{AckTimeout: c.AckTimeout, ExecutorWait: c.ExecutorWait, WaitLimit: c.WaitLimit, PerRequest: c.PerRequest},
 	})
-	a.sweep = sweep.New(sweep.Config{Store: a.store, Cluster: a.cluster, Registry: a.registry, Ready: a.ready, Outcome: a.outcome, Clock: a.clock, Log: a.log, Settings: sweep.Settings{Retention: c.Retention, OutputRetention: min(c.OutputRetention, c.Retention)}})
+	a.sweep = sweep.New(sweep.Config{Store: a.store, Cluster: a.cluster, Registry: a.registry, Ready: a.ready, Outcome: a.outcome, Clock: a.clock, Log: a.log, Settings: sweep.Settings{Retention: c.Retention, OutputRetention: min(c.OutputRetention, c.Retention)}, AuditKey: keys.Sign, Digested: a.keepDigest})
 	a.gauges()
 	output := api.NewOutput()
 	a.executors = executorapi.New(executorapi.Config{
@@ -418,6 +423,23 @@ func (a *App) bringUp(ctx context.Context) error {
 	}
 }
 
+// keepDigest appends a digest of the audit trail to a file beside the data, where somebody who can change the database can not.
+func (a *App) keepDigest(d audit.Digest) error {
+	line, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(a.config.Data, audit.DigestFile), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("audit digest: %w", err)
+	}
+	_, err = f.Write(append(line, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("audit digest: %w", err)
+	}
+	return nil
+}
+
 const canaryName = "master_key_canary"
 
 func (a *App) tryUp(ctx context.Context) error {
@@ -426,6 +448,11 @@ func (a *App) tryUp(ctx context.Context) error {
 	}
 	if err := a.store.Migrate(ctx); err != nil {
 		return err
+	}
+	if err := a.store.ProtectAudit(ctx); errors.Is(err, store.ErrUnavailable) {
+		return err
+	} else if err != nil {
+		a.log.WarnContext(ctx, "audit trail not append-only", slog.String("err", err.Error()))
 	}
 	canary, err := a.sealer.Canary()
 	if err != nil {

@@ -28,8 +28,10 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ax-scheduler/ax/internal/audit"
 	"github.com/ax-scheduler/ax/internal/config"
 	"github.com/ax-scheduler/ax/internal/ledger"
+	"github.com/ax-scheduler/ax/internal/seal"
 	"github.com/ax-scheduler/ax/internal/store"
 	"github.com/ax-scheduler/ax/internal/storetest"
 	"github.com/ax-scheduler/ax/server/app"
@@ -433,7 +435,11 @@ func (s *Server) Store() *store.Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.store == nil {
-		opened, err := store.Open(store.Config{DSN: s.set["database"], Dir: s.set["data"]})
+		sealer, _, err := seal.LoadOrCreate(filepath.Join(s.set["data"], "master.key"))
+		require.NoError(s.t, err)
+		keys, err := audit.KeysOf(sealer.Derive)
+		require.NoError(s.t, err)
+		opened, err := store.Open(store.Config{DSN: s.set["database"], Dir: s.set["data"], AuditKey: keys.Entry})
 		require.NoError(s.t, err)
 		s.store = opened
 	}

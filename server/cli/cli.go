@@ -42,7 +42,7 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	root.SetErr(errOut)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(serveCommand(), demoCommand(), cronCommand(), configCommand(), ledgerCommand(), openapiCommand(), benchCommand(), benchExecutorCommand())
+	root.AddCommand(serveCommand(), demoCommand(), cronCommand(), configCommand(), ledgerCommand(), auditCommand(), openapiCommand(), benchCommand(), benchExecutorCommand())
 	err := root.ExecuteContext(ctx)
 	var usage usageError
 	switch {
@@ -50,7 +50,7 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		return exitOK
 	case errors.Is(err, errRefused):
 		return exitUsage
-	case errors.Is(err, errFound):
+	case errors.Is(err, errFound), errors.Is(err, errAltered):
 		return exitFailed
 	case errors.As(err, &usage), errors.Is(err, config.ErrInvalid):
 		_, _ = fmt.Fprintln(errOut, "ax-server:", err)
