@@ -133,7 +133,7 @@ func (a *Auth) Run(ctx context.Context) error {
 		a.tellSuppressed(ctx, false)
 		if now := a.elapsed(); now-swept > sweepEvery {
 			swept = now
-			if err := a.store.SweepThrottle(ctx, clock.Millis(a.clock)-throttleKeep.Milliseconds()); err != nil && ctx.Err() == nil {
+			if err := a.store.SweepThrottle(ctx, clock.Millis(a.clock)-throttleKeep.Milliseconds(), knownBucket, clock.Millis(a.clock)-knownKeep.Milliseconds()); err != nil && ctx.Err() == nil {
 				a.log.WarnContext(ctx, "login throttle not swept", slog.String("err", err.Error()))
 			}
 		}

@@ -27,7 +27,9 @@ const (
 	// account's are forgotten by a success, or after throttleKeep.
 	forgiveEvery = time.Minute
 	throttleKeep = 24 * time.Hour
-	sweepEvery   = time.Hour
+	// knownKeep is how long a source is known for an account that signed in from it.
+	knownKeep  = 30 * 24 * time.Hour
+	sweepEvery = time.Hour
 )
 
 // settleTimeout bounds what is written about a login after its outcome is known, also when the
@@ -40,7 +42,15 @@ const auditedFailures = 20
 const (
 	accountBucket = "a:"
 	sourceBucket  = "s:"
+	knownBucket   = "k:"
 )
+
+// knownKey is the bucket of an account at a source from which it has signed in: strangers who guess its password from
+// elsewhere do not keep its owner out.
+func knownKey(account, source string) string {
+	sum := sha256.Sum256([]byte(account + " " + source))
+	return knownBucket + hex.EncodeToString(sum[:16])
+}
 
 // accountKey is a hash, since a name may be of any length and in any script.
 func accountKey(name string) string {
@@ -110,6 +120,14 @@ func (a *Auth) Login(ctx context.Context, name, password, ip string) (Tokens, Pr
 	now := a.clock.Now()
 	name = norm.NFC.String(name)
 	account, source := accountKey(name), sourceKey(ip)
+	familiar := knownKey(account, source)
+	seen, err := a.store.Known(ctx, familiar)
+	if err != nil {
+		return Tokens{}, Principal{}, fmt.Errorf("login: %w", err)
+	}
+	if seen {
+		account = familiar
+	}
 	allowedAt, err := a.store.TakeAttempts(ctx, []string{account, source}, now.UnixMilli(), attempted(now.UnixMilli()))
 	if err != nil {
 		return Tokens{}, Principal{}, fmt.Errorf("login: %w", err)
@@ -119,7 +137,7 @@ func (a *Auth) Login(ctx context.Context, name, password, ip string) (Tokens, Pr
 	defer cancel()
 	if allowedAt > 0 {
 		a.loginFailed(settle, store.User{}, name, ip, outcomeThrottled, "throttled")
-		return Tokens{}, Principal{}, &ThrottledError{RetryAfter: max(time.Duration(allowedAt-now.UnixMilli())*time.Millisecond, time.Second)}
+		return Tokens{}, Principal{}, &ThrottledError{RetryAfter: retryAfter(allowedAt, now.UnixMilli())}
 	}
 	u, err := a.store.UserByName(ctx, name)
 	known := err == nil
@@ -154,6 +172,9 @@ func (a *Auth) Login(ctx context.Context, name, password, ip string) (Tokens, Pr
 	if err := a.store.ReturnAttempts(settle, []string{source}, []string{account}, now.UnixMilli()); err != nil {
 		return Tokens{}, Principal{}, fmt.Errorf("login: %w", err)
 	}
+	if err := a.store.Remember(settle, familiar, now.UnixMilli()); err != nil {
+		return Tokens{}, Principal{}, fmt.Errorf("login: %w", err)
+	}
 	if weak {
 		a.rehash(settle, u.ID, password)
 	}
@@ -163,6 +184,10 @@ func (a *Auth) Login(ctx context.Context, name, password, ip string) (Tokens, Pr
 	}
 	a.metrics.Logins.WithLabelValues(outcomeSuccess).Inc()
 	return tokens, p, nil
+}
+
+func retryAfter(allowedAt, now int64) time.Duration {
+	return max(time.Duration(allowedAt-now)*time.Millisecond, time.Second)
 }
 
 func (a *Auth) returnAttempts(ctx context.Context, keys ...string) error {

@@ -68,6 +68,37 @@ func TestGuessesFromManySources_TLOG2(t *testing.T) {
 	require.EqualValues(t, quickFailures, hashing.total.Load()-before)
 }
 
+// Whoever guesses from elsewhere does not keep out the owner, who signed in from home before; guesses from there are held off too.
+func TestStrangersDoNotKeepTheOwnerOut_LOG1(t *testing.T) {
+	w := newWorld(t)
+	w.user("ada", "", 0, "")
+	_, _, err := w.Login(t.Context(), "ada", good, home)
+	require.NoError(t, err)
+	guess := func() {
+		for i := range 300 {
+			_, _, err := w.Login(t.Context(), "ada", wrong, fmt.Sprintf("198.51.%d.%d", i/250, i%250))
+			require.ErrorIs(t, err, ErrCredentials)
+		}
+	}
+	guess()
+	_, _, err = w.Login(t.Context(), "ada", good, home)
+	require.NoError(t, err, "from home she gets in")
+	_, _, err = w.Login(t.Context(), "ada", good, "203.0.113.77")
+	require.ErrorIs(t, err, ErrCredentials, "a place that nobody knows waits with the others")
+	// For a month, whatever the sweep does.
+	w.clock.Advance(29 * 24 * time.Hour)
+	now := w.clock.Now().UnixMilli()
+	require.NoError(t, w.store.SweepThrottle(t.Context(), now-throttleKeep.Milliseconds(), knownBucket, now-knownKeep.Milliseconds()))
+	guess()
+	_, _, err = w.Login(t.Context(), "ada", good, home)
+	require.NoError(t, err)
+	for range quickFailures {
+		_, _, _ = w.Login(t.Context(), "ada", wrong, home)
+	}
+	_, _, err = w.Login(t.Context(), "ada", good, home)
+	require.ErrorIs(t, err, ErrCredentials, "guesses from home are held off")
+}
+
 func TestDelaysDoubleToAQuarterOfAnHour_LOG1(t *testing.T) {
 	w := newWorld(t)
 	w.user("ada", "", 0, "")
@@ -159,11 +190,11 @@ func TestFakeAccountsDoNotEvictARealOne_TLOG4(t *testing.T) {
 		_, err := w.store.TakeAttempts(t.Context(), []string{accountKey(fmt.Sprint("fake", i))}, now, attempted(now))
 		require.NoError(t, err)
 	}
-	require.NoError(t, w.store.SweepThrottle(t.Context(), now-throttleKeep.Milliseconds()))
+	require.NoError(t, w.store.SweepThrottle(t.Context(), now-throttleKeep.Milliseconds(), knownBucket, 0))
 	at, err := w.store.TakeAttempts(t.Context(), []string{accountKey("ada")}, now-299_000, attempted(now))
 	require.NoError(t, err)
 	require.Positive(t, at, "still held off")
-	require.NoError(t, w.store.SweepThrottle(t.Context(), now+2*throttleKeep.Milliseconds()))
+	require.NoError(t, w.store.SweepThrottle(t.Context(), now+2*throttleKeep.Milliseconds(), knownBucket, now+2*throttleKeep.Milliseconds()))
 	var left int
 	require.NoError(t, w.raw.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM login_throttle").Scan(&left))
 	require.Zero(t, left)

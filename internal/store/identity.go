@@ -306,8 +306,8 @@ func (s *Store) ReturnAttempts(ctx context.Context, keys, forget []string, now i
 	})
 }
 
-// SweepThrottle deletes buckets that have been quiet since before.
-func (s *Store) SweepThrottle(ctx context.Context, before int64) error {
-	_, err := s.main.ExecContext(ctx, "DELETE FROM login_throttle WHERE updated_at < ? AND next_allowed_at < ?", before, before)
+// SweepThrottle deletes buckets that have been quiet since before; those whose key begins with kept, since keptBefore.
+func (s *Store) SweepThrottle(ctx context.Context, before int64, kept string, keptBefore int64) error {
+	_, err := s.main.ExecContext(ctx, "DELETE FROM login_throttle WHERE updated_at < ? AND next_allowed_at < ? AND (bucket_key NOT LIKE ? OR updated_at < ?)", before, before, kept+"%", keptBefore)
 	return unavailable(err)
 }

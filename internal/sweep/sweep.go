@@ -359,5 +359,5 @@ func (s *Sweep) upkeep(ctx context.Context, now int64) error {
 		s.log.InfoContext(ctx, "history dropped", slog.Int64("count", dropped), slog.Int("before_day", before))
 	}
 	_, outErr := s.store.DropOutput(ctx, batch.Day(now-s.settings.OutputRetention.Milliseconds()))
-	return errors.Join(err, dropErr, outErr, s.store.ForgetOutputUsed(ctx, batch.Day(now)-1), s.store.ForgetExecutors(ctx, now-24*time.Hour.Milliseconds()), s.store.SweepThrottle(ctx, now-24*time.Hour.Milliseconds()), s.store.SweepDedupe(ctx, now), s.store.ForgetMoves(ctx, now-movesKept.Milliseconds(), now-time.Hour.Milliseconds()))
+	return errors.Join(err, dropErr, outErr, s.store.ForgetOutputUsed(ctx, batch.Day(now)-1), s.store.ForgetExecutors(ctx, now-24*time.Hour.Milliseconds()), s.store.SweepDedupe(ctx, now), s.store.ForgetMoves(ctx, now-movesKept.Milliseconds(), now-time.Hour.Milliseconds()))
 }

@@ -159,6 +159,7 @@ func New(r *gin.Engine, c Config) (*API, huma.API) {
 	api.UseMiddleware(a.authorize(api))
 	a.huma = api
 	a.identity()
+	a.people()
 	a.tenants()
 	a.jobs()
 	a.calendars()

@@ -62,6 +62,25 @@ func (w *world) delayed(rest string) string {
 	return w.ns.Path("/delayed/" + made.BatchID + rest)
 }
 
+// person is the id of somebody who is nobody in particular.
+func (w *world) person() string {
+	name := "somebody-" + w.ns.Name
+	admin := w.s.Admin(w.t)
+	a := admin.Do(w.t, http.MethodPost, "/api/v1/users", map[string]any{"name": name})
+	require.Contains(w.t, []int{http.StatusCreated, http.StatusConflict}, a.Status, a.Text())
+	var users struct {
+		Items []struct{ ID, Name string } `json:"items"`
+	}
+	admin.Get(w.t, "/api/v1/users", &users)
+	for _, u := range users.Items {
+		if u.Name == name {
+			return u.ID
+		}
+	}
+	require.Fail(w.t, "nobody is called "+name)
+	return ""
+}
+
 func (w *world) calendar(name string) {
 	a := w.ns.Client.Do(w.t, http.MethodPut, w.ns.Path("/calendars/"+name), map[string]any{"dates": []string{"01-01"}})
 	require.Equal(w.t, http.StatusOK, a.Status, a.Text())
@@ -112,6 +131,31 @@ func operations() map[string]operation {
 		"GET /api/v1/me":         {who: known, status: 200, path: fixed("/api/v1/me")},
 		"GET /api/v1/namespaces": {who: known, status: 200, path: fixed("/api/v1/namespaces")},
 		"GET /api/v1/audit":      {who: known, status: 200, path: fixed("/api/v1/audit")},
+
+		"GET /api/v1/users": {who: platform, status: 200, path: fixed("/api/v1/users")},
+		"POST /api/v1/users": {who: platform, status: 201, changes: "user.create", path: fixed("/api/v1/users"), body: func(w *world) any {
+			return map[string]any{"name": w.plain()}
+		}},
+		"PUT /api/v1/users/{id}": {who: platform, status: 200, changes: "user.update", path: func(w *world) string { return "/api/v1/users/" + w.person() }, body: func(w *world) any {
+			return map[string]any{"displayName": w.fresh()}
+		}},
+		"POST /api/v1/users/{id}/reset-password":     {who: platform, status: 200, changes: "user.update", path: func(w *world) string { return "/api/v1/users/" + w.person() + "/reset-password" }, body: nothing},
+		"GET /api/v1/namespaces/{namespace}/members": {who: readers, status: 200, path: at("/members")},
+		"PUT /api/v1/namespaces/{namespace}/members/{user}": {who: admins, status: 200, changes: "member.update", path: func(w *world) string {
+			w.person()
+			return w.ns.Path("/members/somebody-" + w.ns.Name)
+		}, body: func(*world) any { return map[string]any{"role": "read-only"} }},
+		"DELETE /api/v1/namespaces/{namespace}/members/{user}": {who: admins, status: 204, changes: "member.delete", path: func(w *world) string {
+			w.person()
+			path := w.ns.Path("/members/somebody-" + w.ns.Name)
+			require.Equal(w.t, http.StatusOK, w.s.Admin(w.t).Do(w.t, http.MethodPut, path, map[string]any{"role": "operator"}).Status)
+			return path
+		}},
+		"PUT /api/v1/me/password": {who: known, status: 422, path: fixed("/api/v1/me/password"), body: func(*world) any {
+			return map[string]any{"current": "not this one", "password": "a password that is long enough"}
+		}},
+		"GET /api/v1/me/sessions":         {who: known, status: 200, path: fixed("/api/v1/me/sessions")},
+		"DELETE /api/v1/me/sessions/{id}": {who: known, status: 404, path: fixed("/api/v1/me/sessions/none")},
 
 		"GET /api/v1/system": {who: platform, status: 200, path: fixed("/api/v1/system")},
 		"POST /api/v1/system/replicas/{replica}/drain": {who: platform, status: 200, changes: "system.update", path: func(w *world) string {
@@ -421,7 +465,7 @@ func TestIdsOfAnotherNamespaceAreNotThere(t *testing.T) {
 			}
 			s.Admin(t).Do(t, http.MethodPost, theirs.ns.Path("/tokens"), map[string]any{"name": theirs.fresh(), "scopes": []string{"events.send"}}).Into(t, &made)
 			foreign = made.ID
-		case !strings.Contains(pattern, "{id}"):
+		case !strings.Contains(pattern, "{id}"), strings.HasPrefix(pattern, "/api/v1/users/"): // people are of no namespace
 			continue
 		}
 		var body any
