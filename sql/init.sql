@@ -634,6 +634,10 @@ CREATE TABLE audit_digest (
   PRIMARY KEY (no)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 
+-- 0014_comment.sql
+
+ALTER TABLE job_version ADD COLUMN comment VARCHAR(512) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '';
+
 -- what goose, the migrator, knows: every file above was applied
 CREATE TABLE goose_db_version (
   id bigint(20) unsigned NOT NULL AUTO_INCREMENT,
@@ -642,4 +646,4 @@ CREATE TABLE goose_db_version (
   tstamp datetime NULL default CURRENT_TIMESTAMP,
   PRIMARY KEY(id)
 );
-INSERT INTO goose_db_version (version_id, is_applied) VALUES (0, 1), (1, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (11, 1), (12, 1), (13, 1);
+INSERT INTO goose_db_version (version_id, is_applied) VALUES (0, 1), (1, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (11, 1), (12, 1), (13, 1), (14, 1);

@@ -32,6 +32,8 @@ type Job struct {
 	Enabled       bool
 	Version       int64
 	LastTriggerNo int
+	// Comment goes into the version that is written next.
+	Comment       string
 	LastTriggerAt int64
 	NextTriggerAt int64
 	CreatedAt     int64
@@ -130,6 +132,50 @@ func (s *Store) Version(ctx context.Context, id, version int64) (job.Definition,
 	return d, json.Unmarshal(raw, &d)
 }
 
+// JobVersion is what a job's definition was.
+type JobVersion struct {
+	Version    int64
+	Definition job.Definition
+	Author     string
+	Comment    string
+	CreatedAt  int64
+}
+
+// VersionOf reads one version with its author.
+func (s *Store) VersionOf(ctx context.Context, id, version int64) (JobVersion, error) {
+	v := JobVersion{Version: version}
+	var raw []byte
+	err := s.read.QueryRowContext(ctx, "SELECT definition, author, comment, created_at FROM job_version WHERE job_id = ? AND version = ?", id, version).Scan(&raw, &v.Author, &v.Comment, &v.CreatedAt)
+	if errors.Is(err, sql.ErrNoRows) {
+		return v, ErrNotFound
+	}
+	if err != nil {
+		return v, unavailable(err)
+	}
+	return v, json.Unmarshal(raw, &v.Definition)
+}
+
+// Versions lists versions of a job without their definitions, newest first; before 0 = from the newest on.
+func (s *Store) Versions(ctx context.Context, id, before int64, limit int) ([]JobVersion, error) {
+	if before == 0 {
+		before = 1 << 62
+	}
+	found, err := s.read.QueryContext(ctx, "SELECT version, author, comment, created_at FROM job_version WHERE job_id = ? AND version < ? ORDER BY version DESC LIMIT ?", id, before, limit)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	defer func() { _ = found.Close() }()
+	var out []JobVersion
+	for found.Next() {
+		var v JobVersion
+		if err := found.Scan(&v.Version, &v.Author, &v.Comment, &v.CreatedAt); err != nil {
+			return nil, unavailable(err)
+		}
+		out = append(out, v)
+	}
+	return out, unavailable(found.Err())
+}
+
 // CreateJob makes a job, its first version and its triggers in one transaction under
 // the namespace's fence, with the audit entry. ErrExists: the name is taken.
 func (b *Bucket) CreateJob(j *Job, hints map[int]int64, entry *AuditEntry) error {
@@ -202,7 +248,7 @@ func (b *Bucket) writeJob(j *Job, create bool) error {
 	if err != nil {
 		return fmt.Errorf("write job: %w", err)
 	}
-	if _, err := b.tx.ExecContext(b.ctx, "INSERT INTO job_version (job_id, version, ns_id, definition, author, created_at) VALUES (?, ?, ?, ?, ?, ?)", j.ID, j.Version, j.NS, definition, j.UpdatedBy, j.UpdatedAt); err != nil {
+	if _, err := b.tx.ExecContext(b.ctx, "INSERT INTO job_version (job_id, version, ns_id, definition, author, comment, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)", j.ID, j.Version, j.NS, definition, j.UpdatedBy, j.Comment, j.UpdatedAt); err != nil {
 		return fmt.Errorf("write job version: %w", err)
 	}
 	return nil

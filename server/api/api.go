@@ -161,6 +161,7 @@ func New(r *gin.Engine, c Config) (*API, huma.API) {
 	a.identity()
 	a.people()
 	a.tenants()
+	a.appKeys()
 	a.jobs()
 	a.calendars()
 	a.routing()

@@ -114,6 +114,7 @@ type JobBody struct {
 	Resources   *resourcesBody   `json:"resources,omitempty"`
 	Limits      []string         `json:"limits,omitempty" maxItems:"10" doc:"names of limits that its executions share with those of other jobs"`
 	Enabled     *bool            `json:"enabled,omitempty" doc:"default true"`
+	Comment     string           `json:"comment,omitempty" maxLength:"500" doc:"why; kept with this version"`
 }
 
 // paramText is a job's parameters: a text, which is JSON by convention. A JSON value that is
@@ -301,6 +302,7 @@ func (a *API) jobs() {
 	add(a, http.MethodPost, jobs+"/{id}/enable", "enableJob", "Let a job fire", inNamespace(auth.JobPause), a.enableJob)
 	add(a, http.MethodPost, jobs+"/{id}/disable", "disableJob", "Stop a job from firing; what runs goes on", inNamespace(auth.JobPause), a.disableJob)
 	add(a, http.MethodPost, jobs+"/{id}/trigger", "triggerJob", "Run a job now", inNamespace(auth.JobRun), a.triggerJob)
+	a.versions()
 	add(a, http.MethodPost, "/api/v1/namespaces/{namespace}/schedule/preview", "previewSchedule", "The next firings of triggers", anywhere.of(inNamespace(auth.JobRead)), a.preview)
 }
 
@@ -570,7 +572,7 @@ func (a *API) createJob(ctx context.Context, in *createJobInput) (*body[jobView]
 		return nil, err
 	}
 	now := clock.Millis(a.Clock)
-	j := store.Job{NS: ns.ID, Bucket: ns.Bucket, AppID: app.ID, Definition: d, Enabled: in.Body.Enabled == nil || *in.Body.Enabled, LastTriggerNo: last, CreatedAt: now, UpdatedAt: now, UpdatedBy: httpx.CallerOf(ctx).Principal.Name}
+	j := store.Job{NS: ns.ID, Bucket: ns.Bucket, AppID: app.ID, Definition: d, Enabled: in.Body.Enabled == nil || *in.Body.Enabled, LastTriggerNo: last, Comment: in.Body.Comment, CreatedAt: now, UpdatedAt: now, UpdatedBy: httpx.CallerOf(ctx).Principal.Name}
 	entry, err := a.entry(ctx, auth.JobCreate, "job", 0, d.Name, nil, a.told(j))
 	if err != nil {
 		return nil, err
@@ -798,7 +800,7 @@ func (a *API) updateJob(ctx context.Context, in *updateJobInput) (*body[jobView]
 		return nil, err
 	}
 	j := old
-	j.Definition, j.AppID, j.LastTriggerNo = d, app.ID, last
+	j.Definition, j.AppID, j.LastTriggerNo, j.Comment = d, app.ID, last, in.Body.Comment
 	if in.Body.Enabled != nil {
 		j.Enabled = *in.Body.Enabled
 	}

@@ -185,6 +185,22 @@ func operations() map[string]operation {
 			return map[string]any{"name": strings.ReplaceAll(w.fresh(), " ", "-")}
 		}},
 
+		"GET /api/v1/namespaces/{namespace}/apps/{app}/keys": {who: admins, status: 200, path: at("/apps/app/keys")},
+		"POST /api/v1/namespaces/{namespace}/apps/{app}/keys": {who: admins, status: 201, changes: "appkey.rotate", path: func(w *world) string {
+			name := w.plain()
+			w.ns.App(name)
+			return w.ns.Path("/apps/" + name + "/keys")
+		}, body: nothing},
+		"DELETE /api/v1/namespaces/{namespace}/apps/{app}/keys/{id}": {who: admins, status: 204, changes: "appkey.delete", path: func(w *world) string {
+			name := w.plain()
+			w.ns.App(name)
+			keys := w.ns.Path("/apps/" + name + "/keys")
+			var list struct{ Items []struct{ ID string } }
+			w.s.Admin(w.t).Get(w.t, keys, &list)
+			require.Equal(w.t, http.StatusCreated, w.s.Admin(w.t).Do(w.t, http.MethodPost, keys, map[string]any{}).Status)
+			return keys + "/" + list.Items[0].ID
+		}},
+
 		"PUT /api/v1/namespaces/{namespace}/apps/{app}": {who: admins, status: 200, changes: "app.create", path: at("/apps/app"), body: func(w *world) any {
 			w.count++
 			return map[string]any{"drainRate": w.count}
@@ -281,6 +297,12 @@ func operations() map[string]operation {
 			return map[string]any{"ics": fmt.Sprintf("BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:x\r\nBEGIN:VEVENT\r\nUID:1\r\nDTSTAMP:20260101T000000Z\r\nDTSTART;VALUE=DATE:20260501\r\nSUMMARY:%d\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n", w.count)}
 		}},
 		"GET " + calendars + "/{name}/days": {who: readers, status: 200, path: at("/calendars/steady/days?year=2026")},
+
+		"GET " + jobs + "/{id}/versions":           {who: readers, status: 200, path: ofJob("/versions")},
+		"GET " + jobs + "/{id}/versions/{version}": {who: readers, status: 200, path: ofJob("/versions/1")},
+		"POST " + jobs + "/{id}/rollback": {who: authors, status: 200, changes: "job.update", path: ofJob("/rollback"), body: func(w *world) any {
+			return map[string]any{"to": 1, "version": w.ns.JobView(w.job).Version}
+		}},
 
 		"GET " + batches:                {who: readers, status: 200, path: at("/batches")},
 		"GET " + batches + "/{batchId}": {who: readers, status: 200, path: func(w *world) string { return w.ns.Path("/batches/" + w.batch) }},
@@ -459,6 +481,10 @@ func TestIdsOfAnotherNamespaceAreNotThere(t *testing.T) {
 			foreign, none = theirs.execution, "4503599627370496"
 		case strings.Contains(pattern, "{batchId}"):
 			foreign, none = running, "99999-20261201080000"
+		case strings.HasSuffix(pattern, "/keys/{id}"):
+			var keys struct{ Items []struct{ ID string } }
+			s.Admin(t).Get(t, theirs.ns.Path("/apps/app/keys"), &keys)
+			foreign = keys.Items[0].ID
 		case strings.HasSuffix(pattern, "/tokens/{id}"):
 			var made struct {
 				ID string `json:"id"`
@@ -473,14 +499,14 @@ func TestIdsOfAnotherNamespaceAreNotThere(t *testing.T) {
 			body = op.body(mine)
 		}
 		ask := func(id string) string {
-			path := strings.NewReplacer("{namespace}", mine.ns.Name, "{id}", id, "{batchId}", id).Replace(pattern)
+			path := strings.NewReplacer("{namespace}", mine.ns.Name, "{id}", id, "{batchId}", id, "{version}", "1", "{app}", "app").Replace(pattern)
 			a := me.Do(t, method, path, body)
 			require.Equal(t, http.StatusNotFound, a.Status, "%s %s: %s", method, path, a.Text())
 			return strings.ReplaceAll(a.Text(), a.Header.Get("X-Request-Id"), "")
 		}
 		require.Equal(t, ask(none), ask(foreign), name)
 		// In their namespace I am nobody.
-		path := strings.NewReplacer("{namespace}", theirs.ns.Name, "{id}", foreign, "{batchId}", foreign).Replace(pattern)
+		path := strings.NewReplacer("{namespace}", theirs.ns.Name, "{id}", foreign, "{batchId}", foreign, "{version}", "1", "{app}", "app").Replace(pattern)
 		require.Equal(t, http.StatusNotFound, me.Do(t, method, path, body).Status, name)
 	}
 	require.Equal(t, before, theirs.ns.JobView(theirs.job))

@@ -209,6 +209,13 @@ func (n *Namespace) App(name string) *App {
 	return &App{Name: name, Key: out.Key, n: n}
 }
 
+// WithKey is the app as executors with another key know it.
+func (a *App) WithKey(key string) *App {
+	other := *a
+	other.Key = key
+	return &other
+}
+
 // Def is a job's definition as somebody writes it.
 type Def map[string]any
 

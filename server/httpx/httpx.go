@@ -123,6 +123,8 @@ func Map(ctx context.Context, err error) (p *Problem, ok bool) {
 		return make(http.StatusNotFound, "not_found", "There is no such thing here.", "没有找到。")
 	case errors.Is(err, store.ErrStale):
 		return make(http.StatusConflict, "stale_version", "It was changed meanwhile; read it again.", "内容已被他人修改，请重新读取后再试。")
+	case errors.Is(err, store.ErrLastKey):
+		return make(http.StatusConflict, "last_key", "The app would have no lasting key; make another first.", "该应用将没有长期有效的密钥，请先新建一个。")
 	case errors.Is(err, store.ErrLastAdmin):
 		return make(http.StatusConflict, "last_admin", "The platform needs an administrator who is active; give somebody else that role first.", "平台至少需要一名有效的管理员，请先将该角色授予他人。")
 	case errors.Is(err, store.ErrExists):

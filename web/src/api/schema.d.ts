@@ -246,6 +246,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/namespaces/{namespace}/apps/{app}/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Keys of an app, newest first; what they are is not shown */
+        get: operations["listAppKeys"];
+        put?: never;
+        /** Make another key; the one before stays valid for a while, older ones end */
+        post: operations["rotateAppKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/apps/{app}/keys/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** End a key now; within two seconds no server takes it */
+        delete: operations["revokeAppKey"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/namespaces/{namespace}/backlog": {
         parameters: {
             query?: never;
@@ -880,6 +915,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/namespaces/{namespace}/jobs/{id}/rollback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Make an earlier definition the newest version */
+        post: operations["rollbackJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/namespaces/{namespace}/jobs/{id}/routing/simulate": {
         parameters: {
             query?: never;
@@ -908,6 +960,40 @@ export interface paths {
         put?: never;
         /** Run a job now */
         post: operations["triggerJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/jobs/{id}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Versions of a job's definition, newest first */
+        get: operations["listVersions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/namespaces/{namespace}/jobs/{id}/versions/{version}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One version, and what changed from another */
+        get: operations["getVersion"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1246,6 +1332,13 @@ export interface components {
              * @enum {string}
              */
             protocol: "ax";
+        };
+        AppKeyView: {
+            createdAt: string;
+            id: string;
+            /** @description when it ends; null = it has no end */
+            notAfter: string | null;
+            valid: boolean;
         };
         AppRateInputBody: {
             /**
@@ -1811,6 +1904,8 @@ export interface components {
         };
         JobBody: {
             app: string;
+            /** @description why; kept with this version */
+            comment?: string;
             concurrency?: components["schemas"]["ConcurrencyBody"];
             description?: string;
             /** @description default true */
@@ -1915,6 +2010,11 @@ export interface components {
              */
             waiting: number;
         };
+        ListAppKeyView: {
+            items: components["schemas"]["AppKeyView"][];
+            /** @description empty on the last page */
+            nextCursor: string;
+        };
         ListAppView: {
             items: components["schemas"]["AppView"][];
             /** @description empty on the last page */
@@ -1982,6 +2082,11 @@ export interface components {
         };
         ListSessionView: {
             items: components["schemas"]["SessionView"][];
+            /** @description empty on the last page */
+            nextCursor: string;
+        };
+        ListVersionView: {
+            items: components["schemas"]["VersionView"][];
             /** @description empty on the last page */
             nextCursor: string;
         };
@@ -2088,6 +2193,10 @@ export interface components {
             /** @description address ranges and ports that executors may have; a server that listens on loopback allows loopback besides */
             egress: string[];
             name: string;
+        };
+        NewAppKeyView: {
+            /** @description shown once; executors sign with it */
+            key: string;
         };
         NewPersonView: {
             /** @description shown once, when the server made it */
@@ -2333,6 +2442,23 @@ export interface components {
             /** @description admin, developer, operator, read-only or auditor */
             role: string;
         };
+        RollbackInputBody: {
+            comment?: string;
+            /**
+             * Format: int64
+             * @description the version whose definition is wanted again
+             */
+            to: number;
+            /**
+             * Format: int64
+             * @description the version that was read
+             */
+            version: number;
+        };
+        RotateInputBody: {
+            /** @description how long the key before stays valid: 0s to 720h, default 24h */
+            overlap?: string;
+        };
         RoutingBody: {
             /** @description field of the parameters that consistentHash places */
             hashKey?: string;
@@ -2561,6 +2687,8 @@ export interface components {
         };
         UpdateJobInputBody: {
             app: string;
+            /** @description why; kept with this version */
+            comment?: string;
             concurrency?: components["schemas"]["ConcurrencyBody"];
             description?: string;
             /** @description default true */
@@ -2595,6 +2723,21 @@ export interface components {
             id: string;
             name: string;
         };
+        VersionChange: {
+            from?: unknown;
+            /** @enum {string} */
+            op: "add" | "remove" | "replace";
+            /** @description JSON pointer into the definition */
+            path: string;
+            value?: unknown;
+        };
+        VersionView: {
+            author: string;
+            comment: string;
+            createdAt: string;
+            /** Format: int64 */
+            version: number;
+        };
         WaitBody: {
             /** @description fail (default), or skip: a firing that was not sent at all is recorded as skipped */
             do?: string;
@@ -2625,6 +2768,18 @@ export interface components {
             message: components["schemas"]["Text"];
             /** Format: int64 */
             trigger: number;
+        };
+        WholeVersionView: {
+            /**
+             * Format: int64
+             * @description the version that changes are told from; 0 = there is none
+             */
+            against: number;
+            changes: components["schemas"]["VersionChange"][];
+            /** @description in the form that a job is written in */
+            definition: {
+                [key: string]: unknown;
+            };
         };
     };
     responses: never;
@@ -3791,6 +3946,240 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["AppView"];
                 };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listAppKeys: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListAppKeyView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rotateAppKey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RotateInputBody"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewAppKeyView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    revokeAppKey: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+                app: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Unauthorized */
             401: {
@@ -7221,6 +7610,87 @@ export interface operations {
             };
         };
     };
+    rollbackJob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RollbackInputBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     simulateRouting: {
         parameters: {
             query?: never;
@@ -7325,6 +7795,168 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["BatchIDView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listVersions: {
+        parameters: {
+            query?: {
+                /** @description only older ones; 0 = from the newest on */
+                before?: number;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListVersionView"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getVersion: {
+        parameters: {
+            query?: {
+                /** @description the version to compare with; 0 = the one before */
+                against?: number;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                id: string;
+                version: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WholeVersionView"];
                 };
             };
             /** @description Unauthorized */
