@@ -96,7 +96,7 @@ func TestVersions(t *testing.T) {
 		ns.Ended(again)
 		var seen []string
 		for _, d := range x.Starts() {
-			seen = append(seen, string(d.Run.Params))
+			seen = append(seen, d.Run.Params)
 		}
 		require.NotContains(t, seen, `{"day":2}`)
 

@@ -82,6 +82,9 @@ type AuditFilter struct {
 	Actor    string
 	Action   string
 	Object   string // object id or name
+	Outcome  string
+	Request  string
+	IP       string
 	From, To int64
 	Before   int64 // id of the last entry of the page before
 	Limit    int
@@ -110,6 +113,15 @@ func (s *Store) AuditTrail(ctx context.Context, f AuditFilter) ([]AuditEntry, er
 		return nil, nil
 	default:
 		q = q.Where("object_name = ?", f.Object)
+	}
+	for column, value := range map[string]string{"outcome": f.Outcome, "request_id": f.Request, "ip": f.IP} {
+		if value == "" {
+			continue
+		}
+		if !ascii(value) {
+			return nil, nil
+		}
+		q = q.Where(column+" = ?", value)
 	}
 	if f.From > 0 {
 		q = q.Where("at >= ?", f.From)

@@ -172,6 +172,7 @@ func New(r *gin.Engine, c Config) (*API, huma.API) {
 	a.backfills()
 	a.history()
 	a.observe()
+	a.audit()
 	a.system()
 	a.executors()
 	return a, api

@@ -31,6 +31,7 @@ const (
 	authors   = "developer, namespace admin, platform admin"
 	admins    = "namespace admin, platform admin"
 	platform  = "platform admin"
+	reviewers = "auditor, namespace admin, platform admin"
 )
 
 // world is what the operations are tried on.
@@ -128,9 +129,11 @@ func operations() map[string]operation {
 		}},
 		"GET /api/v1/meta": {who: everybody, status: 200, path: fixed("/api/v1/meta")},
 
-		"GET /api/v1/me":         {who: known, status: 200, path: fixed("/api/v1/me")},
-		"GET /api/v1/namespaces": {who: known, status: 200, path: fixed("/api/v1/namespaces")},
-		"GET /api/v1/audit":      {who: known, status: 200, path: fixed("/api/v1/audit")},
+		"GET /api/v1/me":                                  {who: known, status: 200, path: fixed("/api/v1/me")},
+		"GET /api/v1/namespaces":                          {who: known, status: 200, path: fixed("/api/v1/namespaces")},
+		"GET /api/v1/audit":                               {who: known, status: 200, path: fixed("/api/v1/audit")},
+		"GET /api/v1/audit/export":                        {who: platform, status: 200, changes: "audit.export", path: fixed("/api/v1/audit/export")},
+		"GET /api/v1/namespaces/{namespace}/audit/export": {who: reviewers, status: 200, changes: "audit.export", path: at("/audit/export?format=csv")},
 
 		"GET /api/v1/users": {who: platform, status: 200, path: fixed("/api/v1/users")},
 		"POST /api/v1/users": {who: platform, status: 201, changes: "user.create", path: fixed("/api/v1/users"), body: func(w *world) any {
