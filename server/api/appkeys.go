@@ -13,7 +13,8 @@ import (
 	"github.com/ax-scheduler/ax/server/httpx"
 )
 
-type appKeyView struct {
+// AppKeyView is a key without what it is.
+type AppKeyView struct {
 	ID        string  `json:"id"`
 	CreatedAt string  `json:"createdAt"`
 	NotAfter  *string `json:"notAfter" nullable:"true" doc:"when it ends; null = it has no end"`
@@ -21,7 +22,7 @@ type appKeyView struct {
 }
 
 type newAppKeyView struct {
-	appKeyView
+	AppKeyView
 	Key string `json:"key" doc:"shown once; executors sign with it"`
 }
 
@@ -55,11 +56,11 @@ func (a *API) appKeys() {
 	add(a, http.MethodDelete, keys+"/{id}", "revokeAppKey", "End a key now; within two seconds no server takes it", inNamespace(auth.AppKeyDelete), a.revokeAppKey)
 }
 
-func viewOfKey(k store.AppKey, now int64) appKeyView {
-	return appKeyView{ID: id(k.ID), CreatedAt: stamp(k.CreatedAt), NotAfter: at(k.NotAfter), Valid: k.NotAfter == 0 || k.NotAfter > now}
+func viewOfKey(k store.AppKey, now int64) AppKeyView {
+	return AppKeyView{ID: id(k.ID), CreatedAt: stamp(k.CreatedAt), NotAfter: at(k.NotAfter), Valid: k.NotAfter == 0 || k.NotAfter > now}
 }
 
-func (a *API) listAppKeys(ctx context.Context, in *AppPath) (*body[list[appKeyView]], error) {
+func (a *API) listAppKeys(ctx context.Context, in *AppPath) (*body[list[AppKeyView]], error) {
 	app, err := a.Store.AppByName(ctx, nsOf(ctx).ID, in.App)
 	if err != nil {
 		return nil, err
@@ -68,11 +69,11 @@ func (a *API) listAppKeys(ctx context.Context, in *AppPath) (*body[list[appKeyVi
 	if err != nil {
 		return nil, err
 	}
-	out := list[appKeyView]{Items: []appKeyView{}}
+	out := list[AppKeyView]{Items: []AppKeyView{}}
 	for _, k := range keys {
 		out.Items = append(out.Items, viewOfKey(k, clock.Millis(a.Clock)))
 	}
-	return &body[list[appKeyView]]{out}, nil
+	return &body[list[AppKeyView]]{out}, nil
 }
 
 func (a *API) rotateAppKey(ctx context.Context, in *rotateInput) (*body[newAppKeyView], error) {
@@ -100,7 +101,7 @@ func (a *API) rotateAppKey(ctx context.Context, in *rotateInput) (*body[newAppKe
 	if err != nil {
 		return nil, err
 	}
-	return &body[newAppKeyView]{newAppKeyView{appKeyView: viewOfKey(k, now), Key: text}}, nil
+	return &body[newAppKeyView]{newAppKeyView{AppKeyView: viewOfKey(k, now), Key: text}}, nil
 }
 
 func (a *API) revokeAppKey(ctx context.Context, in *revokeInput) (*empty, error) {

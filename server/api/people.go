@@ -20,7 +20,8 @@ type roleIn struct {
 	Role      string `json:"role" doc:"admin, developer, operator, read-only or auditor"`
 }
 
-type personView struct {
+// PersonView is a person with what he is where.
+type PersonView struct {
 	UserView
 	Status       string   `json:"status" enum:"active,suspended"`
 	PlatformRole string   `json:"platformRole" doc:"admin, auditor, or empty"`
@@ -29,7 +30,7 @@ type personView struct {
 }
 
 type newPersonView struct {
-	personView
+	PersonView
 	Password string `json:"password,omitempty" doc:"shown once, when the server made it"`
 }
 
@@ -121,7 +122,7 @@ func (a *API) people() {
 }
 
 // persons makes views of people, with what they are in namespaces.
-func (a *API) persons(ctx context.Context, users ...store.User) ([]personView, error) {
+func (a *API) persons(ctx context.Context, users ...store.User) ([]PersonView, error) {
 	spaces, err := a.Store.Namespaces(ctx)
 	if err != nil {
 		return nil, err
@@ -140,9 +141,9 @@ func (a *API) persons(ctx context.Context, users ...store.User) ([]personView, e
 			of[m.UserID] = append(of[m.UserID], roleIn{name, m.Role})
 		}
 	}
-	out := make([]personView, len(users))
+	out := make([]PersonView, len(users))
 	for i, u := range users {
-		out[i] = personView{UserView: UserView{ID: id(u.ID), Name: u.Name, DisplayName: u.DisplayName}, Status: u.Status, PlatformRole: u.PlatformRole, Namespaces: of[u.ID], CreatedAt: stamp(u.CreatedAt)}
+		out[i] = PersonView{UserView: UserView{ID: id(u.ID), Name: u.Name, DisplayName: u.DisplayName}, Status: u.Status, PlatformRole: u.PlatformRole, Namespaces: of[u.ID], CreatedAt: stamp(u.CreatedAt)}
 		if out[i].Namespaces == nil {
 			out[i].Namespaces = []roleIn{}
 		}
@@ -151,13 +152,13 @@ func (a *API) persons(ctx context.Context, users ...store.User) ([]personView, e
 	return out, nil
 }
 
-func (a *API) listUsers(ctx context.Context, _ *empty) (*body[list[personView]], error) {
+func (a *API) listUsers(ctx context.Context, _ *empty) (*body[list[PersonView]], error) {
 	users, err := a.Store.Users(ctx)
 	if err != nil {
 		return nil, err
 	}
 	items, err := a.persons(ctx, users...)
-	return &body[list[personView]]{list[personView]{Items: items}}, err
+	return &body[list[PersonView]]{list[PersonView]{Items: items}}, err
 }
 
 func platformRole(ctx context.Context, role string) error {
@@ -226,7 +227,7 @@ func (a *API) createUser(ctx context.Context, in *personInput) (*body[newPersonV
 		return nil, err
 	}
 	return &body[newPersonView]{newPersonView{
-		personView: personView{UserView: UserView{ID: id(u.ID), Name: u.Name, DisplayName: shown}, Status: u.Status, PlatformRole: u.PlatformRole, Namespaces: spaces, CreatedAt: stamp(now)},
+		PersonView: PersonView{UserView: UserView{ID: id(u.ID), Name: u.Name, DisplayName: shown}, Status: u.Status, PlatformRole: u.PlatformRole, Namespaces: spaces, CreatedAt: stamp(now)},
 		Password:   made,
 	}}, nil
 }
@@ -245,7 +246,7 @@ func told(u store.User) map[string]any {
 	return map[string]any{"displayName": u.DisplayName, "status": u.Status, "platformRole": u.PlatformRole}
 }
 
-func (a *API) updateUser(ctx context.Context, in *editPersonInput) (*body[personView], error) {
+func (a *API) updateUser(ctx context.Context, in *editPersonInput) (*body[PersonView], error) {
 	before, err := a.person(ctx, in.PersonPath)
 	if err != nil {
 		return nil, err
@@ -281,7 +282,7 @@ func (a *API) updateUser(ctx context.Context, in *editPersonInput) (*body[person
 	if err != nil {
 		return nil, err
 	}
-	return &body[personView]{views[0]}, nil
+	return &body[PersonView]{views[0]}, nil
 }
 
 func (a *API) resetPassword(ctx context.Context, in *resetInput) (*body[passwordView], error) {

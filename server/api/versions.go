@@ -14,7 +14,8 @@ import (
 	"github.com/ax-scheduler/ax/server/httpx"
 )
 
-type versionView struct {
+// VersionView is a version without its definition.
+type VersionView struct {
 	Version   int64  `json:"version"`
 	Author    string `json:"author"`
 	Comment   string `json:"comment"`
@@ -29,7 +30,7 @@ type versionChange struct {
 }
 
 type wholeVersionView struct {
-	versionView
+	VersionView
 	Definition map[string]any  `json:"definition" doc:"in the form that a job is written in"`
 	Against    int64           `json:"against" doc:"the version that changes are told from; 0 = there is none"`
 	Changes    []versionChange `json:"changes"`
@@ -63,7 +64,7 @@ func (a *API) versions() {
 	add(a, http.MethodPost, job+"/rollback", "rollbackJob", "Make an earlier definition the newest version", inNamespace(auth.JobUpdate), a.rollback)
 }
 
-func (a *API) listVersions(ctx context.Context, in *versionsInput) (*body[list[versionView]], error) {
+func (a *API) listVersions(ctx context.Context, in *versionsInput) (*body[list[VersionView]], error) {
 	j, err := a.jobOf(ctx, in.ID)
 	if err != nil {
 		return nil, err
@@ -72,7 +73,7 @@ func (a *API) listVersions(ctx context.Context, in *versionsInput) (*body[list[v
 	if err != nil {
 		return nil, err
 	}
-	out := list[versionView]{Items: []versionView{}}
+	out := list[VersionView]{Items: []VersionView{}}
 	for i, v := range found {
 		if i == in.Limit {
 			out.NextCursor = strconv.FormatInt(out.Items[i-1].Version, 10)
@@ -80,11 +81,11 @@ func (a *API) listVersions(ctx context.Context, in *versionsInput) (*body[list[v
 		}
 		out.Items = append(out.Items, viewOfVersion(v))
 	}
-	return &body[list[versionView]]{out}, nil
+	return &body[list[VersionView]]{out}, nil
 }
 
-func viewOfVersion(v store.JobVersion) versionView {
-	return versionView{Version: v.Version, Author: v.Author, Comment: v.Comment, CreatedAt: stamp(v.CreatedAt)}
+func viewOfVersion(v store.JobVersion) VersionView {
+	return VersionView{Version: v.Version, Author: v.Author, Comment: v.Comment, CreatedAt: stamp(v.CreatedAt)}
 }
 
 // defined is a version in the form that a job is written in.
@@ -103,7 +104,7 @@ func (a *API) getVersion(ctx context.Context, in *versionInput) (*body[wholeVers
 	if err != nil {
 		return nil, err
 	}
-	out := wholeVersionView{versionView: viewOfVersion(v), Definition: a.defined(v), Changes: []versionChange{}, Against: in.Against}
+	out := wholeVersionView{VersionView: viewOfVersion(v), Definition: a.defined(v), Changes: []versionChange{}, Against: in.Against}
 	if out.Against == 0 {
 		out.Against = in.Version - 1
 	}

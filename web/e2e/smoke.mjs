@@ -327,7 +327,11 @@ async function walk() {
     ...(failed ? [['batch-failed', `ns/${ns}/executions/${failed.batchId}`]] : []),
     ['executors', `ns/${ns}/executors`],
     ['apps', `ns/${ns}/apps`],
+    ['job-versions', `${jobPath}?tab=versions`],
+    ['calendars', `ns/${ns}/calendars`],
     ['audit', `ns/${ns}/audit`],
+    ['people', `ns/${ns}/people`],
+    ['system', `ns/${ns}/system`],
   ]
   for (const lang of ['en', 'zh']) {
     for (const theme of ['light', 'dark']) {
@@ -338,6 +342,14 @@ async function walk() {
         await look(`${name}-${lang}-${theme}`)
       }
       // What opens over a page.
+      await open(`${jobPath}?tab=versions`)
+      await page.locator('table.data button').first().click()
+      await page.getByRole('dialog').locator('table.data').waitFor()
+      await look(`over-changes-${lang}-${theme}`)
+      await open(`ns/${ns}/people`)
+      await page.locator('.pagehead .ant-btn-primary').click()
+      await page.getByRole('dialog').locator('input').first().waitFor()
+      await look(`over-person-${lang}-${theme}`)
       await open(`ns/${ns}/jobs`)
       await page.locator('table.data button[aria-haspopup=menu]').first().click()
       await page.getByRole('menuitem').first().waitFor()

@@ -153,6 +153,12 @@ const audit = createRoute({
   component: lazyRouteComponent(() => import('./pages/Audit'), 'Audit'),
 })
 
+const people = createRoute({
+  getParentRoute: () => ns,
+  path: '/people',
+  component: lazyRouteComponent(() => import('./pages/People'), 'People'),
+})
+
 const system = createRoute({
   getParentRoute: () => ns,
   path: '/system',
@@ -176,6 +182,7 @@ const tree = root.addChildren([
     apps,
     calendars,
     audit,
+    people,
     system,
   ]),
 ])

@@ -30,6 +30,35 @@ export const systemQuery = queryOptions({
   queryFn: () => must(api.GET('/api/v1/system')),
 })
 
+export const usersQuery = queryOptions({
+  queryKey: ['users'],
+  queryFn: () => must(api.GET('/api/v1/users')),
+})
+
+export const membersQuery = (namespace: string) =>
+  queryOptions({
+    queryKey: [namespace, 'members'],
+    queryFn: () => must(api.GET('/api/v1/namespaces/{namespace}/members', { params: { path: { namespace } } })),
+  })
+
+export const versionsPage = (namespace: string, id: string, before: number) =>
+  must(
+    api.GET('/api/v1/namespaces/{namespace}/jobs/{id}/versions', {
+      params: { path: { namespace, id }, query: { before } },
+    }),
+  )
+
+export const versionQuery = (namespace: string, id: string, version: number) =>
+  queryOptions({
+    queryKey: [namespace, 'version', id, version],
+    queryFn: () =>
+      must(
+        api.GET('/api/v1/namespaces/{namespace}/jobs/{id}/versions/{version}', {
+          params: { path: { namespace, id, version } },
+        }),
+      ),
+  })
+
 export const summaryQuery = (namespace: string) =>
   queryOptions({
     queryKey: [namespace, 'summary'],

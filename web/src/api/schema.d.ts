@@ -2229,12 +2229,26 @@ export interface components {
             name: string;
         };
         NewAppKeyView: {
+            createdAt: string;
+            id: string;
             /** @description shown once; executors sign with it */
             key: string;
+            /** @description when it ends; null = it has no end */
+            notAfter: string | null;
+            valid: boolean;
         };
         NewPersonView: {
+            createdAt: string;
+            displayName: string;
+            id: string;
+            name: string;
+            namespaces: components["schemas"]["RoleIn"][];
             /** @description shown once, when the server made it */
             password?: string;
+            /** @description admin, auditor, or empty */
+            platformRole: string;
+            /** @enum {string} */
+            status: "active" | "suspended";
         };
         ObjectView: {
             id: string;
@@ -2809,11 +2823,16 @@ export interface components {
              * @description the version that changes are told from; 0 = there is none
              */
             against: number;
+            author: string;
             changes: components["schemas"]["VersionChange"][];
+            comment: string;
+            createdAt: string;
             /** @description in the form that a job is written in */
             definition: {
                 [key: string]: unknown;
             };
+            /** Format: int64 */
+            version: number;
         };
     };
     responses: never;

@@ -27,6 +27,9 @@ export type Replica = S['ReplicaView']
 export type Bucket = S['BucketView']
 export type Move = S['MoveView']
 export type AuditEntry = S['AuditView']
+export type Person = S['PersonView']
+export type Member = S['MemberView']
+export type Version = S['VersionView']
 
 // JobInput is the part of a job that a person may change. The server fills in what a
 // call leaves out; the form always sends the whole.

@@ -119,7 +119,7 @@ export const auditSearch = (raw: Raw): AuditSearch => ({
   ...window(raw),
 })
 
-export const jobTabs = ['overview', 'executions', 'definition'] as const
+export const jobTabs = ['overview', 'executions', 'definition', 'versions'] as const
 export interface JobDetailSearch {
   tab?: (typeof jobTabs)[number]
 }

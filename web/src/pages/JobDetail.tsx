@@ -15,6 +15,7 @@ import { StatusTag } from '../components/StatusTag'
 import { JobZoneProvider, Time, useZone } from '../components/Time'
 import { useBatchList } from '../components/useBatchList'
 import { usePreview } from '../components/usePreview'
+import { VersionsTab } from '../components/VersionsTab'
 import { useT, useText } from '../i18n/useText'
 import { baseURL } from '../lib/base'
 import { concurrencyPolicies, curlOf, misfirePolicies, strategies, wordOf, writable, zoneOf } from '../lib/job'
@@ -99,11 +100,13 @@ function Detail({ job }: { job: Job }) {
           { key: 'overview', title: t('job.overview') },
           { key: 'executions', title: t('job.executions') },
           { key: 'definition', title: t('job.definition') },
+          { key: 'versions', title: t('versions.title') },
         ]}
       />
       {tab === 'overview' && <OverviewTab job={job} />}
       {tab === 'executions' && <ExecutionsTab job={job} />}
       {tab === 'definition' && <DefinitionTab job={job} />}
+      {tab === 'versions' && <VersionsTab job={job} />}
       {running && <RunModal job={job} onClose={() => setRunning(false)} />}
       {filling && <BackfillModal job={job} onClose={() => setFilling(false)} />}
     </>

@@ -6,11 +6,12 @@ import ClusterOutlined from '@ant-design/icons/ClusterOutlined'
 import DashboardOutlined from '@ant-design/icons/DashboardOutlined'
 import HistoryOutlined from '@ant-design/icons/HistoryOutlined'
 import ScheduleOutlined from '@ant-design/icons/ScheduleOutlined'
+import TeamOutlined from '@ant-design/icons/TeamOutlined'
 import UserOutlined from '@ant-design/icons/UserOutlined'
 import { useQuery } from '@tanstack/react-query'
 import { Link, Outlet, useNavigate, useRouterState } from '@tanstack/react-router'
 import { Modal } from 'antd'
-import { useEffect, useRef } from 'react'
+import { lazy, Suspense, useEffect, useRef, useState } from 'react'
 import { meQuery, metaQuery } from '../api/queries'
 import { logout, useUser } from '../api/session'
 import { ErrorBox, Skeleton } from '../components/basics'
@@ -29,6 +30,7 @@ const pages = [
   { to: '/ns/$ns/apps', key: 'apps', icon: AppstoreOutlined },
   { to: '/ns/$ns/calendars', key: 'calendars', icon: CalendarOutlined },
   { to: '/ns/$ns/audit', key: 'audit', icon: AuditOutlined },
+  { to: '/ns/$ns/people', key: 'people', icon: TeamOutlined },
   { to: '/ns/$ns/system', key: 'system', icon: CloudServerOutlined },
 ] as const
 
@@ -186,8 +188,11 @@ function LiveDot() {
   )
 }
 
+const PasswordModal = lazy(() => import('./PasswordModal').then((m) => ({ default: m.PasswordModal })))
+
 function UserMenu() {
   const t = useT()
+  const [changing, setChanging] = useState(false)
   const user = useUser()
   const { data } = useQuery(meQuery)
   return (
@@ -198,6 +203,14 @@ function UserMenu() {
         </span>
         <span className="nowrap">{user?.displayName || user?.name}</span>
       </span>
+      <button type="button" className="plain" onClick={() => setChanging(true)}>
+        {t('password.title')}
+      </button>
+      {changing && (
+        <Suspense fallback={null}>
+          <PasswordModal onClose={() => setChanging(false)} />
+        </Suspense>
+      )}
       <button type="button" className="plain" onClick={() => void logout()}>
         {t('pref.logout')}
       </button>
