@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -60,6 +62,7 @@ func TestEngine(t *testing.T) {
 		{"C293 a silent executor that answers keeps its run", silentKeepsItsRun},
 		{"C284 an executor without room is passed over", fullPassedOver},
 		{"C398 text keeps its characters on the whole way", textSurvives},
+		{"C399 C405 text in another encoding, and with marks before it, loses nothing", otherEncodings},
 	}
 	axtest.Both(t, func(t *testing.T, o ...axtest.Option) {
 		s := axtest.Start(t, o...)
@@ -1078,4 +1081,44 @@ func textSurvives(t *testing.T, ns *axtest.Namespace) {
 	require.Equal(t, text, *b.Executions[0].Result)
 	require.Equal(t, text+"\n", ns.Output(run.ExecutionID))
 	require.Equal(t, text, ns.JobView(job).Description)
+}
+
+func otherEncodings(t *testing.T, ns *axtest.Namespace) {
+	x := ns.App("app").Worker(axtest.Succeed)
+	x.Is(axtest.Mute)
+	id := ns.Trigger(ns.Job(axtest.Def{}))
+	axtest.WaitFor(t, "it was delivered", func() bool { return len(x.Deliveries()) == 1 })
+	run := x.Deliveries()[0].Run
+	post := func(path string, message map[string]any, change func(raw string) string) (int, string) {
+		t.Helper()
+		message["namespace"], message["app"], message["instance"] = ns.Name, "app", x.Instance()
+		raw, err := json.Marshal(message)
+		require.NoError(t, err)
+		status, reply := x.PostRaw(path, []byte(change(string(raw))), time.Now())
+		return status, string(reply)
+	}
+	// GBK of 中文, which is no UTF-8.
+	status, reply := post("/ax/log", map[string]any{"type": "log", "chunks": []map[string]any{{"batchId": run.BatchID, "executionId": run.ExecutionID, "seq": 1, "text": "before @@ after\n"}}}, func(raw string) string {
+		return strings.Replace(raw, "@@", "\xd6\xd0\xce\xc4", 1)
+	})
+	require.Equal(t, http.StatusOK, status, reply)
+	// A byte order mark, escapes, and a content type without a charset or with one.
+	for i, kind := range []string{"application/json", "application/json; charset=utf-8", "application/json;charset=GBK"} {
+		message := map[string]any{"type": "log", "namespace": ns.Name, "app": "app", "instance": x.Instance(), "chunks": []map[string]any{{"batchId": run.BatchID, "executionId": run.ExecutionID, "seq": i + 2, "text": "中 @@\n"}}}
+		raw, err := json.Marshal(message)
+		require.NoError(t, err)
+		status, reply := x.PostRaw("/ax/log", []byte("\xef\xbb\xbf"+strings.Replace(string(raw), "@@", `\u6587`, 1)), time.Now(), func(r *http.Request) { r.Header.Set("Content-Type", kind) })
+		require.Equal(t, http.StatusOK, status, string(reply))
+	}
+	out := ns.Output(run.ExecutionID)
+	require.True(t, utf8.ValidString(out))
+	require.Contains(t, out, "before ")
+	require.Contains(t, out, " after\n")
+	require.Equal(t, 3, strings.Count(out, "中 文\n"))
+	res := axtest.ResultOf(run, "SUCCEEDED", "done @@")
+	status, reply = post("/ax/results", map[string]any{"type": "results", "results": []any{res}}, func(raw string) string { return strings.Replace(raw, "@@", "\xff", 1) })
+	require.Equal(t, http.StatusOK, status, reply)
+	b := ns.Ended(id)
+	require.Equal(t, "SUCCEEDED", b.State)
+	require.Equal(t, "done \ufffd", b.Executions[0].Message)
 }

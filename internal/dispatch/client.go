@@ -121,7 +121,7 @@ func (c *Client) call(ctx context.Context, e store.Executor, path string, messag
 	if err := protocol.VerifyReply(res.Header, id, answer, time.Now(), keys...); err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
-	if err := json.Unmarshal(answer, reply); err != nil {
+	if err := json.Unmarshal(protocol.WithoutBOM(answer), reply); err != nil {
 		return fmt.Errorf("answer is not understood: %w", err)
 	}
 	return nil

@@ -4,6 +4,11 @@
 // this package's tests and every SDK's tests read.
 package protocol
 
+import "bytes"
+
+// WithoutBOM is a message without the mark that some libraries put before UTF-8.
+func WithoutBOM(message []byte) []byte { return bytes.TrimPrefix(message, []byte("\xef\xbb\xbf")) }
+
 // Paths that the server serves.
 const (
 	PathRegister = "/ax/registry"

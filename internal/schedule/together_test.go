@@ -17,8 +17,13 @@ func TestOptionsTogetherAgainstAPlainWalk(t *testing.T) {
 		year := rapid.IntRange(2009, 2030).Draw(t, "year")
 		begin := time.Date(year, time.Month(rapid.IntRange(1, 12).Draw(t, "month")), rapid.IntRange(1, 28).Draw(t, "day"), rapid.IntRange(0, 23).Draw(t, "hour"), 0, 0, 0, time.UTC)
 		bare := rapid.SampledFrom([]Spec{
-			{Expr: "0 0/20 * * * ?"}, {Expr: "0 30 1,2,3,23 * * ?"}, {Expr: "0 0 0 * * ?"}, {Expr: "0 15 2 ? * MON-FRI"}, {Expr: "0 0 1 L * ?"},
-			{Kind: FixedRate, Every: Duration(7 * time.Hour), Anchor: &begin}, {Kind: FixedRate, Every: Duration(90*time.Minute + 7*time.Second)},
+			{Expr: "0 0/20 * * * ?"},
+			{Expr: "0 30 1,2,3,23 * * ?"},
+			{Expr: "0 0 0 * * ?"},
+			{Expr: "0 15 2 ? * MON-FRI"},
+			{Expr: "0 0 1 L * ?"},
+			{Kind: FixedRate, Every: Duration(7 * time.Hour), Anchor: &begin},
+			{Kind: FixedRate, Every: Duration(90*time.Minute + 7*time.Second)},
 		}).Draw(t, "bare")
 		bare.Zone = rapid.SampledFrom(zones).Draw(t, "zone")
 		if bare.Expr != "" {

@@ -191,10 +191,9 @@ func take[M message](a *API, c *gin.Context, kind string, from sender, body []by
 }
 
 func decode[M message](body []byte, m *M) error {
-	if !utf8.Valid(body) {
-		return refuse(http.StatusBadRequest, "not_utf8", "the body is not UTF-8")
-	}
-	if err := json.Unmarshal(body, m); err != nil {
+	// What handlers write may be in another encoding: the decoder puts replacement marks where it is no UTF-8, since output and
+	// results are worth more than their form. Names that suffer from it match nothing.
+	if err := json.Unmarshal(protocol.WithoutBOM(body), m); err != nil {
 		return refuse(http.StatusBadRequest, "bad_json", "the body is not understood: "+err.Error())
 	}
 	return nil
