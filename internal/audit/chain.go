@@ -217,6 +217,9 @@ func (c *Checker) Loose(entry Entry, mac string) {
 	c.Unsealed++
 }
 
+// Unsigned is how many entries of the chain lie behind the last digest.
+func (c *Checker) Unsigned() int64 { return max(c.seq-c.last.Last, 0) }
+
 // End checks that nothing is missing behind the last entry.
 func (c *Checker) End() {
 	if c.last.Last > c.seq {

@@ -140,7 +140,7 @@ func TestAReplicaThatCanNotRenewOwnsNothing(t *testing.T) {
 // be, and then it stays.
 func TestWhoJoinsGetsItsShare(t *testing.T) {
 	dsn := storetest.Database(t)
-	s, err := store.Open(store.Config{DSN: dsn, AuditKey: storetest.AuditKey})
+	s, err := store.Open(store.Config{DSN: dsn, AuditKey: storetest.AuditKey()})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	require.NoError(t, s.Migrate(t.Context()))
@@ -292,7 +292,7 @@ func TestADeathIsSeenByTheLock(t *testing.T) {
 // an owner again at once, and nobody takes them to and fro.
 func TestAJumpOfTheDatabasesClockIsNoStorm(t *testing.T) {
 	clock := storetest.StartFakeTime(t)
-	s, err := store.Open(store.Config{DSN: storetest.Database(t), AuditKey: storetest.AuditKey})
+	s, err := store.Open(store.Config{DSN: storetest.Database(t), AuditKey: storetest.AuditKey()})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	require.NoError(t, s.Migrate(t.Context()))

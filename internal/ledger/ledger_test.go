@@ -32,8 +32,10 @@ type world struct {
 // each runs f on SQLite and on MariaDB, with a connection of its own to break something by.
 func each(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
-	t.Run("sqlite", func(t *testing.T) { f(t, newWorld(t, store.Config{Dir: t.TempDir(), AuditKey: storetest.AuditKey})) })
-	t.Run("mysql", func(t *testing.T) { f(t, newWorld(t, store.Config{DSN: storetest.Database(t)})) })
+	t.Run("sqlite", func(t *testing.T) { f(t, newWorld(t, store.Config{Dir: t.TempDir(), AuditKey: storetest.AuditKey()})) })
+	t.Run("mysql", func(t *testing.T) {
+		f(t, newWorld(t, store.Config{DSN: storetest.Database(t), AuditKey: storetest.AuditKey()}))
+	})
 }
 
 func newWorld(t testing.TB, c store.Config) *world {

@@ -22,18 +22,18 @@ import (
 const Env = "AX_TEST_MYSQL"
 
 // AuditKey is the key of the audit trail in tests of the store.
-var AuditKey = []byte("the key of the audit trail of tests")
+func AuditKey() []byte { return []byte("the key of the audit trail of tests") }
 
 // New opens a migrated SQLite database that goes away with the test.
 func New(t testing.TB) *store.Store {
 	t.Helper()
-	return open(t, store.Config{Dir: t.TempDir(), AuditKey: AuditKey})
+	return open(t, store.Config{Dir: t.TempDir(), AuditKey: AuditKey()})
 }
 
 // MySQL opens a migrated MariaDB database that goes away with the test.
 func MySQL(t testing.TB) *store.Store {
 	t.Helper()
-	return open(t, store.Config{DSN: Database(t), AuditKey: AuditKey})
+	return open(t, store.Config{DSN: Database(t), AuditKey: AuditKey()})
 }
 
 // Each runs f on SQLite and on MariaDB. With AX_TEST_MYSQL unset the second is skipped, which

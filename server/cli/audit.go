@@ -39,6 +39,7 @@ type trailView struct {
 	Intact   bool            `json:"intact"`
 	Entries  int64           `json:"entries"`
 	Unsealed int64           `json:"unsealed"`
+	Unsigned int64           `json:"unsigned"` // in the chain, and behind the last digest
 	Digests  int64           `json:"digests"`
 	First    *audit.Finding  `json:"first,omitempty"`
 	Findings []audit.Finding `json:"findings"`
@@ -260,7 +261,7 @@ func readTrail(path string, check *audit.Checker) error {
 }
 
 func printTrail(w io.Writer, c *audit.Checker, asJSON bool) error {
-	v := trailView{Intact: len(c.Found) == 0, Entries: c.Entries, Unsealed: c.Unsealed, Digests: c.Digests, Findings: c.Found}
+	v := trailView{Intact: len(c.Found) == 0, Entries: c.Entries, Unsealed: c.Unsealed, Unsigned: c.Unsigned(), Digests: c.Digests, Findings: c.Found}
 	if !v.Intact {
 		v.First = &c.Found[max(slices.IndexFunc(c.Found, func(f audit.Finding) bool { return f.ID > 0 }), 0)]
 	} else {
@@ -293,7 +294,7 @@ func printTrail(w io.Writer, c *audit.Checker, asJSON bool) error {
 		if !v.Intact {
 			sum = "not intact"
 		}
-		if _, err := fmt.Fprintf(w, "%s; %d entries in the chain, %d not yet, %d digests\n", sum, v.Entries, v.Unsealed, v.Digests); err != nil {
+		if _, err := fmt.Fprintf(w, "%s; %d entries in the chain, %d not yet; %d digests, %d entries behind the last\n", sum, v.Entries, v.Unsealed, v.Digests, v.Unsigned); err != nil {
 			return err
 		}
 	}
