@@ -107,7 +107,7 @@ test-fast: ## the pure tier; seconds
 
 .PHONY: test-go
 test-go: ## all of this module, on SQLite and, where AX_TEST_MYSQL is set, on MariaDB
-	go test ./...
+	go test -timeout 25m ./...
 
 .PHONY: test-db
 test-db: ## store and engines on SQLite and on a private MariaDB

@@ -375,3 +375,28 @@ func TestABackfillIsRefused(t *testing.T) {
 		require.Empty(t, ns.Batches(job), fmt.Sprint("nothing was made of ", job))
 	}
 }
+
+// A job that is deleted while its backfill is being made gets no more of it.
+func TestABackfillOfAJobThatIsDeletedMeanwhile(t *testing.T) {
+	axtest.Both(t, func(t *testing.T, o ...axtest.Option) {
+		s := axtest.Start(t, o...)
+		ns := s.Namespace(t)
+		ns.App("app")
+		job := ns.Job(axtest.Def{"triggers": []map[string]any{minutely("UTC")}, "enabled": false})
+		c := s.Config()
+		db := storetest.SQL(t, c.Database, c.Data)
+		t.Cleanup(func() { _ = db.Close() })
+		// As if it were deleted as soon as the first part is there.
+		statement := "CREATE TRIGGER gone AFTER INSERT ON backfill FOR EACH ROW DELETE FROM job_info WHERE id = NEW.job_id"
+		if c.Database == "" {
+			statement = "CREATE TRIGGER gone AFTER INSERT ON backfill BEGIN DELETE FROM job_info WHERE id = NEW.job_id; END"
+		}
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+		a := ns.Client.Do(t, http.MethodPost, backfillPath(ns, job), june(1000, nil))
+		require.Equal(t, http.StatusNotFound, a.Status, a.Text())
+		var made int
+		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM execution_batch WHERE job_id = "+job).Scan(&made))
+		require.Equal(t, 500, made, "the first part, which the deletion would call off")
+	})
+}

@@ -45,6 +45,15 @@ func (b *Bucket) BackfillByKey(ns, job int64, keyHash string) (Backfill, error) 
 	return f, nil
 }
 
+// JobThere tells whether a job has not been deleted.
+func (b *Bucket) JobThere(ns, job int64) (bool, error) {
+	var n int
+	if err := b.tx.QueryRowContext(b.ctx, "SELECT COUNT(*) FROM job_info WHERE ns_id = ? AND id = ?", ns, job).Scan(&n); err != nil {
+		return false, fmt.Errorf("look for job %d: %w", job, err)
+	}
+	return n > 0, nil
+}
+
 // AddBackfill writes a new backfill.
 func (b *Bucket) AddBackfill(f Backfill) error {
 	var key any

@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -233,6 +234,10 @@ func (t *Trigger) backfillPart(ctx context.Context, f store.Fence, a BackfillAsk
 		// A transaction may be tried again: nothing of the last try may stay.
 		add, out = nil, so
 		out.Made, out.LeftOut = append([]BackfillMade{}, so.Made...), append([]BackfillLeftOut{}, so.LeftOut...)
+		// Between two parts somebody may delete the job, and with it what waits of it: nothing may follow.
+		if there, err := b.JobThere(x.row.NS, x.row.JobID); err != nil || !there {
+			return cmp.Or(err, store.ErrNotFound)
+		}
 		if !a.DryRun && first {
 			if x.row.KeyHash != "" {
 				if _, err := b.BackfillByKey(x.row.NS, x.row.JobID, x.row.KeyHash); !errors.Is(err, store.ErrNotFound) {
