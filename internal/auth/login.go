@@ -46,10 +46,14 @@ const (
 )
 
 // knownKey is the bucket of an account at a source from which it has signed in: strangers who guess its password from
-// elsewhere do not keep its owner out.
+// elsewhere do not keep its owner out. All of an account begin alike: see knownOf.
 func knownKey(account, source string) string {
-	sum := sha256.Sum256([]byte(account + " " + source))
-	return knownBucket + hex.EncodeToString(sum[:16])
+	sum := sha256.Sum256([]byte(source))
+	return knownOf(account) + hex.EncodeToString(sum[:8])
+}
+
+func knownOf(account string) string {
+	return knownBucket + strings.TrimPrefix(account, accountBucket)[:16] + ":"
 }
 
 // accountKey is a hash, since a name may be of any length and in any script.

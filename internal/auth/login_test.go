@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ax-scheduler/ax/internal/store"
 )
 
 func TestManyGuessesFromOneSource_TLOG1(t *testing.T) {
@@ -97,6 +99,13 @@ func TestStrangersDoNotKeepTheOwnerOut_LOG1(t *testing.T) {
 	}
 	_, _, err = w.Login(t.Context(), "ada", good, home)
 	require.ErrorIs(t, err, ErrCredentials, "guesses from home are held off")
+	// Another password: nobody is known any more.
+	u, err := w.store.UserByName(t.Context(), "ada")
+	require.NoError(t, err)
+	require.NoError(t, w.SetPassword(t.Context(), u, "another long password", &store.AuditEntry{At: now, ActorType: "system", Action: "test", ObjectType: "user", Outcome: "success"}))
+	known, err := w.store.Known(t.Context(), knownKey(accountKey("ada"), sourceKey(home)))
+	require.NoError(t, err)
+	require.False(t, known)
 }
 
 func TestDelaysDoubleToAQuarterOfAnHour_LOG1(t *testing.T) {

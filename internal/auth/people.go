@@ -47,7 +47,8 @@ func (a *Auth) Enroll(ctx context.Context, u *store.User, password string, membe
 	return a.Sync(ctx)
 }
 
-// SetPassword gives a person another password and signs him out everywhere. What strangers did to his account's throttle is forgotten.
+// SetPassword gives a person another password and signs him out everywhere. What strangers did to his
+// account's throttle is forgotten, and from where he signed in.
 func (a *Auth) SetPassword(ctx context.Context, u store.User, password string, entry *store.AuditEntry) error {
 	if invalid := CheckPassword(u.Name, password); invalid != nil {
 		return invalid
@@ -62,6 +63,10 @@ func (a *Auth) SetPassword(ctx context.Context, u store.User, password string, e
 		return err
 	}
 	if err := a.store.Forget(ctx, accountKey(u.Name)); err != nil {
+		return err
+	}
+	// Who signed in with the password before need not be who knows this one.
+	if err := a.store.ForgetAll(ctx, knownOf(accountKey(u.Name))); err != nil {
 		return err
 	}
 	return a.Sync(ctx)

@@ -46,6 +46,9 @@ func (s *Store) Enroll(ctx context.Context, u *User, members []Member, entry *Au
 	})
 }
 
+// rules tells whether a person is an administrator of the platform who can act.
+func (u User) rules() bool { return u.PlatformRole == "admin" && u.Status == UserActive }
+
 // UpdateUser writes display name, status, role on the platform and password of a person who was read as before. Who may do less
 // than before, or has another password, is signed out everywhere. ErrStale: he was changed meanwhile. ErrLastAdmin: nobody else is
 // an active administrator.
@@ -68,12 +71,14 @@ func (s *Store) UpdateUser(ctx context.Context, before, u User, entry *AuditEntr
 		if n, _ := res.RowsAffected(); n == 0 && u != before {
 			return ErrStale
 		}
-		var admins int
-		if err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM user_account WHERE platform_role = 'admin' AND status = ?", UserActive).Scan(&admins); err != nil {
-			return fmt.Errorf("count administrators: %w", err)
-		}
-		if admins == 0 {
-			return ErrLastAdmin
+		if before.rules() && !u.rules() {
+			var admins int
+			if err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM user_account WHERE platform_role = 'admin' AND status = ?", UserActive).Scan(&admins); err != nil {
+				return fmt.Errorf("count administrators: %w", err)
+			}
+			if admins == 0 {
+				return ErrLastAdmin
+			}
 		}
 		if out {
 			if _, err := tx.ExecContext(ctx, "DELETE FROM session WHERE user_id = ?", u.ID); err != nil {
@@ -142,7 +147,7 @@ func (s *Store) FamilyOf(ctx context.Context, user int64, family string) (bool, 
 	return n > 0, unavailable(err)
 }
 
-// Known tells whether a bucket of login attempts is there, and keeps it. Remember makes one.
+// Known tells whether there is a bucket of login attempts; Remember makes one.
 func (s *Store) Known(ctx context.Context, key string) (bool, error) {
 	var n int64
 	err := s.main.QueryRowContext(ctx, "SELECT COUNT(*) FROM login_throttle WHERE bucket_key = ?", key).Scan(&n)
@@ -162,7 +167,13 @@ func (s *Store) Remember(ctx context.Context, key string, now int64) error {
 	})
 }
 
-// Forget drops buckets of login attempts.
+// ForgetAll drops the buckets of login attempts whose keys begin alike.
+func (s *Store) ForgetAll(ctx context.Context, prefix string) error {
+	_, err := s.main.ExecContext(ctx, "DELETE FROM login_throttle WHERE bucket_key LIKE ?", prefix+"%")
+	return unavailable(err)
+}
+
+// Forget drops a bucket of login attempts.
 func (s *Store) Forget(ctx context.Context, key string) error {
 	_, err := s.main.ExecContext(ctx, "DELETE FROM login_throttle WHERE bucket_key = ?", key)
 	return unavailable(err)
