@@ -85,10 +85,7 @@ func events(x *axtest.Executor) map[string][]string {
 // A1, A2, A3, A5, P5: a delayed task from its making to its end.
 func TestDelayed(t *testing.T) {
 	allow := policy("allow", 0)
-	cases := []struct {
-		name string
-		run  func(t *testing.T, ns *axtest.Namespace)
-	}{
+	cases := []shared{
 		{"A1 runs at its time and not before", func(t *testing.T, ns *axtest.Namespace) {
 			x := ns.App("app").Worker(axtest.Succeed)
 			job := ns.Job(axtest.Def{"concurrency": allow})
@@ -392,14 +389,7 @@ func TestDelayed(t *testing.T) {
 	}
 	axtest.Both(t, func(t *testing.T, o ...axtest.Option) {
 		s := axtest.Start(t, o...)
-		t.Run("cases", func(t *testing.T) {
-			for _, c := range cases {
-				t.Run(c.name, func(t *testing.T) {
-					t.Parallel()
-					c.run(t, s.Namespace(t))
-				})
-			}
-		})
+		runShared(t, s, cases)
 		s.LedgerClean(t)
 	})
 }

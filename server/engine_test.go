@@ -20,10 +20,7 @@ import (
 
 // The cases of TestEngine share one server for each database and have a namespace each.
 func TestEngine(t *testing.T) {
-	cases := []struct {
-		name string
-		run  func(t *testing.T, ns *axtest.Namespace)
-	}{
+	cases := []shared{
 		{"C271 C280 a broadcast reaches every executor once, with its shard", broadcastOnce},
 		{"C272 the shard of a killed executor moves", shardMoves},
 		{"C274 only the shard that failed is tried again", shardRetries},
@@ -66,14 +63,7 @@ func TestEngine(t *testing.T) {
 	}
 	axtest.Both(t, func(t *testing.T, o ...axtest.Option) {
 		s := axtest.Start(t, o...)
-		t.Run("cases", func(t *testing.T) {
-			for _, c := range cases {
-				t.Run(c.name, func(t *testing.T) {
-					t.Parallel()
-					c.run(t, s.Namespace(t))
-				})
-			}
-		})
+		runShared(t, s, cases)
 		s.LedgerClean(t)
 	})
 }

@@ -16,10 +16,7 @@ import (
 // The life of a run, from its first attempt to its last word. The cases share one server for each
 // database and have a namespace each.
 func TestLife(t *testing.T) {
-	cases := []struct {
-		name string
-		run  func(t *testing.T, ns *axtest.Namespace)
-	}{
+	cases := []shared{
 		{"C306 rules by the code of a failure", retryRules},
 		{"C301 C307 nothing follows a success", nothingAfterSuccess},
 		{"C301 with nobody left the attempts end", executorsLeave},
@@ -42,14 +39,7 @@ func TestLife(t *testing.T) {
 	}
 	axtest.Both(t, func(t *testing.T, o ...axtest.Option) {
 		s := axtest.Start(t, o...)
-		t.Run("cases", func(t *testing.T) {
-			for _, c := range cases {
-				t.Run(c.name, func(t *testing.T) {
-					t.Parallel()
-					c.run(t, s.Namespace(t))
-				})
-			}
-		})
+		runShared(t, s, cases)
 		s.LedgerClean(t)
 	})
 }

@@ -16,10 +16,7 @@ import (
 
 // What users of other schedulers reported of limits that let too many in, or kept a place for ever.
 func TestLimitCases(t *testing.T) {
-	cases := []struct {
-		name string
-		run  func(t *testing.T, ns *axtest.Namespace)
-	}{
+	cases := []shared{
 		{"C363 many asks at once never get one place too many", manyAsksAtOnce},
 		{"C364 every way of ending gives the place back", everyEndGivesBack},
 		{"C367 what has little waiting does not stand behind what has much", littleBesideMuch},
@@ -28,12 +25,7 @@ func TestLimitCases(t *testing.T) {
 	}
 	axtest.Both(t, func(t *testing.T, o ...axtest.Option) {
 		s := axtest.Start(t, o...)
-		for _, c := range cases {
-			t.Run(c.name, func(t *testing.T) {
-				t.Parallel()
-				c.run(t, s.Namespace(t))
-			})
-		}
+		runShared(t, s, cases)
 	})
 }
 

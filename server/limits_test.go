@@ -13,10 +13,7 @@ import (
 )
 
 func TestLimits(t *testing.T) {
-	cases := []struct {
-		name string
-		run  func(t *testing.T, ns *axtest.Namespace)
-	}{
+	cases := []shared{
 		{"M7 jobs share a named limit, and what waits says where", namedLimit},
 		{"A9 limits of an app, a handler and each executor", coveringLimits},
 		{"M7 namespaces share a limit of the platform", platformLimit},
@@ -25,12 +22,7 @@ func TestLimits(t *testing.T) {
 	}
 	axtest.Both(t, func(t *testing.T, o ...axtest.Option) {
 		s := axtest.Start(t, o...)
-		for _, c := range cases {
-			t.Run(c.name, func(t *testing.T) {
-				t.Parallel()
-				c.run(t, s.Namespace(t))
-			})
-		}
+		runShared(t, s, cases)
 	})
 }
 

@@ -18,10 +18,7 @@ import (
 
 // What executions write: the cases share a server for each database, with small quotas.
 func TestOutput(t *testing.T) {
-	cases := []struct {
-		name string
-		run  func(t *testing.T, ns *axtest.Namespace)
-	}{
+	cases := []shared{
 		{"it comes while it runs, in order, and a stream goes on where it broke off", outputLive},
 		{"chunks are stored once, in order, whatever is sent", outputOrder},
 		{"each shard has its own", outputOfShards},
@@ -29,14 +26,7 @@ func TestOutput(t *testing.T) {
 	}
 	axtest.Both(t, func(t *testing.T, o ...axtest.Option) {
 		s := axtest.Start(t, append(o, axtest.Set("output-limit", "2"))...)
-		t.Run("cases", func(t *testing.T) {
-			for _, c := range cases {
-				t.Run(c.name, func(t *testing.T) {
-					t.Parallel()
-					c.run(t, s.Namespace(t))
-				})
-			}
-		})
+		runShared(t, s, cases)
 	})
 }
 

@@ -12,10 +12,7 @@ import (
 
 // The cases of TestRouting share one server for each database and have a namespace each.
 func TestRouting(t *testing.T) {
-	cases := []struct {
-		name string
-		run  func(t *testing.T, ns *axtest.Namespace)
-	}{
+	cases := []shared{
 		{"P11 a selector chooses by labels, and what nobody fits waits and says so", selectorChooses},
 		{"P11 a rule ranks by what a job asks for", ruleRanks},
 		{"P8 what a job declares bounds what an executor gets", capacityBounds},
@@ -25,12 +22,7 @@ func TestRouting(t *testing.T) {
 	}
 	axtest.Both(t, func(t *testing.T, o ...axtest.Option) {
 		s := axtest.Start(t, o...)
-		for _, c := range cases {
-			t.Run(c.name, func(t *testing.T) {
-				t.Parallel()
-				c.run(t, s.Namespace(t))
-			})
-		}
+		runShared(t, s, cases)
 	})
 }
 

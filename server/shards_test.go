@@ -16,10 +16,7 @@ import (
 )
 
 func TestShards(t *testing.T) {
-	cases := []struct {
-		name string
-		run  func(t *testing.T, ns *axtest.Namespace)
-	}{
+	cases := []shared{
 		{"C278 a fixed number runs each once while executors leave, die and join", fixedShards},
 		{"C275 firings with different totals never run together", differentTotals},
 		{"B9 several for each executor, frozen when the batch is made", severalEach},
@@ -29,14 +26,7 @@ func TestShards(t *testing.T) {
 	}
 	axtest.Both(t, func(t *testing.T, o ...axtest.Option) {
 		s := axtest.Start(t, o...)
-		t.Run("cases", func(t *testing.T) {
-			for _, c := range cases {
-				t.Run(c.name, func(t *testing.T) {
-					t.Parallel()
-					c.run(t, s.Namespace(t))
-				})
-			}
-		})
+		runShared(t, s, cases)
 		s.LedgerClean(t)
 	})
 }

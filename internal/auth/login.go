@@ -173,7 +173,11 @@ func (a *Auth) Login(ctx context.Context, name, password, ip string) (Tokens, Pr
 		return Tokens{}, Principal{}, ErrCredentials
 	}
 	// Hashing and waiting took wall time, but throttling is told one time per attempt.
-	if err := a.store.ReturnAttempts(settle, []string{source}, []string{account}, now.UnixMilli()); err != nil {
+	var forget []string
+	if !seen { // a known one is cleared by Remember
+		forget = []string{account}
+	}
+	if err := a.store.ReturnAttempts(settle, []string{source}, forget, now.UnixMilli()); err != nil {
 		return Tokens{}, Principal{}, fmt.Errorf("login: %w", err)
 	}
 	if err := a.store.Remember(settle, familiar, now.UnixMilli()); err != nil {

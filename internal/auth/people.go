@@ -59,14 +59,8 @@ func (a *Auth) SetPassword(ctx context.Context, u store.User, password string, e
 	}
 	next := u
 	next.PasswordHash = hash
-	if err := a.store.UpdateUser(ctx, u, next, entry); err != nil {
-		return err
-	}
-	if err := a.store.Forget(ctx, accountKey(u.Name)); err != nil {
-		return err
-	}
 	// Who signed in with the password before need not be who knows this one.
-	if err := a.store.ForgetAll(ctx, knownOf(accountKey(u.Name))); err != nil {
+	if err := a.store.UpdateUser(ctx, u, next, entry, accountKey(u.Name), knownOf(accountKey(u.Name))); err != nil {
 		return err
 	}
 	return a.Sync(ctx)
@@ -80,7 +74,7 @@ func (a *Auth) ChangePassword(ctx context.Context, p Principal, current, passwor
 		return Tokens{}, Principal{}, err
 	}
 	now := a.clock.Now().UnixMilli()
-	bucket := knownKey(accountKey(u.Name), "change")
+	bucket := knownKey(accountKey(u.Name), "change") // SetPassword forgets it
 	allowedAt, err := a.store.TakeAttempts(ctx, []string{bucket}, now, attempted(now))
 	if err != nil {
 		return Tokens{}, Principal{}, fmt.Errorf("change password: %w", err)
@@ -99,9 +93,6 @@ func (a *Auth) ChangePassword(ctx context.Context, p Principal, current, passwor
 	}
 	if err := a.SetPassword(ctx, u, password, entry); err != nil {
 		return Tokens{}, Principal{}, errors.Join(err, a.returnAttempts(ctx, bucket))
-	}
-	if err := a.store.Forget(ctx, bucket); err != nil {
-		return Tokens{}, Principal{}, err
 	}
 	return a.openSession(ctx, u.ID, ip)
 }

@@ -148,13 +148,13 @@ const (
 )
 
 // Seal gives entries that have no place in the chain theirs; all looks for them in the whole trail and not only among those
-// of late. It returns how many there were. The bucket is 0.
-func (b *Bucket) Seal(now int64, all bool) (n int, err error) {
+// of late. more says that there may be others. The bucket is 0.
+func (b *Bucket) Seal(now int64, all bool) (more bool, err error) {
 	var seq, newest int64
 	var chain string
 	err = b.tx.QueryRowContext(b.ctx, "SELECT seq, chain, (SELECT MAX(audit_id) FROM audit_seal) FROM audit_seal ORDER BY seq DESC LIMIT 1").Scan(&seq, &chain, &newest)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return 0, fmt.Errorf("read the end of the audit chain: %w", err)
+		return false, fmt.Errorf("read the end of the audit chain: %w", err)
 	}
 	from := int64(0)
 	if !all && newest > 0 {
@@ -162,11 +162,11 @@ func (b *Bucket) Seal(now int64, all bool) (n int, err error) {
 	}
 	found, err := b.tx.QueryContext(b.ctx, "SELECT "+auditColumns+" FROM audit_log l LEFT JOIN audit_seal s ON s.audit_id = l.id WHERE l.id >= ? AND s.audit_id IS NULL ORDER BY l.id LIMIT ?", from, sealPage)
 	if err != nil {
-		return 0, fmt.Errorf("read unsealed audit entries: %w", err)
+		return false, fmt.Errorf("read unsealed audit entries: %w", err)
 	}
 	list, err := scanAudit(found)
 	if err != nil || len(list) == 0 {
-		return 0, err
+		return false, err
 	}
 	args := make([]any, 0, 3*len(list))
 	for _, e := range list {
@@ -175,9 +175,9 @@ func (b *Bucket) Seal(now int64, all bool) (n int, err error) {
 		args = append(args, seq, e.ID, chain)
 	}
 	if _, err := b.tx.ExecContext(b.ctx, "INSERT INTO audit_seal (seq, audit_id, chain) VALUES "+rows(len(list), 3), args...); err != nil {
-		return 0, fmt.Errorf("seal audit entries: %w", err)
+		return false, fmt.Errorf("seal audit entries: %w", err)
 	}
-	return len(list), nil
+	return len(list) == sealPage, nil
 }
 
 // Digest signs what was sealed since the last digest; false when there is nothing.

@@ -120,16 +120,8 @@ var likeEscaper = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_") //nolint:
 
 // Version reads a job's definition as it was at a version.
 func (s *Store) Version(ctx context.Context, id, version int64) (job.Definition, error) {
-	var raw []byte
-	var d job.Definition
-	err := s.read.QueryRowContext(ctx, "SELECT definition FROM job_version WHERE job_id = ? AND version = ?", id, version).Scan(&raw)
-	if errors.Is(err, sql.ErrNoRows) {
-		return d, ErrNotFound
-	}
-	if err != nil {
-		return d, unavailable(err)
-	}
-	return d, json.Unmarshal(raw, &d)
+	v, err := s.VersionOf(ctx, id, version)
+	return v.Definition, err
 }
 
 // JobVersion is what a job's definition was.

@@ -50,9 +50,10 @@ func (s *Store) Enroll(ctx context.Context, u *User, members []Member, entry *Au
 func (u User) rules() bool { return u.PlatformRole == "admin" && u.Status == UserActive }
 
 // UpdateUser writes display name, status, role on the platform and password of a person who was read as before. Who may do less
-// than before, or has another password, is signed out everywhere. ErrStale: he was changed meanwhile. ErrLastAdmin: nobody else is
+// than before, or has another password, is signed out everywhere; the buckets of login attempts whose keys begin like one of throttle
+// are forgotten with it. ErrStale: he was changed meanwhile. ErrLastAdmin: nobody else is
 // an active administrator.
-func (s *Store) UpdateUser(ctx context.Context, before, u User, entry *AuditEntry) error {
+func (s *Store) UpdateUser(ctx context.Context, before, u User, entry *AuditEntry, throttle ...string) error {
 	return s.inTx(ctx, s.main, func(tx *sql.Tx) error {
 		// First, since it serialises: of two administrators who take each other's role, one comes second.
 		if err := raiseAuthz(ctx, tx); err != nil {
@@ -83,6 +84,11 @@ func (s *Store) UpdateUser(ctx context.Context, before, u User, entry *AuditEntr
 		if out {
 			if _, err := tx.ExecContext(ctx, "DELETE FROM session WHERE user_id = ?", u.ID); err != nil {
 				return fmt.Errorf("end sessions: %w", err)
+			}
+		}
+		for _, prefix := range throttle {
+			if _, err := tx.ExecContext(ctx, "DELETE FROM login_throttle WHERE bucket_key LIKE ?", prefix+"%"); err != nil {
+				return fmt.Errorf("forget attempts: %w", err)
 			}
 		}
 		return s.audit(ctx, tx, entry)
@@ -165,16 +171,4 @@ func (s *Store) Remember(ctx context.Context, key string, now int64) error {
 		}
 		return nil
 	})
-}
-
-// ForgetAll drops the buckets of login attempts whose keys begin alike.
-func (s *Store) ForgetAll(ctx context.Context, prefix string) error {
-	_, err := s.main.ExecContext(ctx, "DELETE FROM login_throttle WHERE bucket_key LIKE ?", prefix+"%")
-	return unavailable(err)
-}
-
-// Forget drops a bucket of login attempts.
-func (s *Store) Forget(ctx context.Context, key string) error {
-	_, err := s.main.ExecContext(ctx, "DELETE FROM login_throttle WHERE bucket_key = ?", key)
-	return unavailable(err)
 }

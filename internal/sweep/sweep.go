@@ -165,18 +165,14 @@ func (s *Sweep) RunOnce(ctx context.Context, now int64) error {
 
 // seal gives audit entries their place in the chain and signs for it now and then.
 func (s *Sweep) seal(ctx context.Context, f store.Fence, now int64) error {
-	for {
-		var n int
+	for more := true; more; {
 		err := s.store.InBucket(ctx, f, func(b *store.Bucket) (err error) {
-			n, err = b.Seal(now, s.chain != f)
+			more, err = b.Seal(now, s.chain != f)
 			return err
 		})
 		if err != nil {
 			s.outcome.Failed(f, err)
 			return err
-		}
-		if n == 0 {
-			break
 		}
 	}
 	s.chain = f

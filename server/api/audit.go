@@ -59,7 +59,7 @@ type AuditQuery struct {
 	Actor   string `query:"actor" maxLength:"128"`
 	Action  string `query:"action" maxLength:"64"`
 	Object  string `query:"object" maxLength:"128" doc:"id or name"`
-	Outcome string `query:"outcome" maxLength:"16" doc:"success, failure or denied"`
+	Outcome string `query:"outcome" maxLength:"16" doc:"success or failure"`
 	Request string `query:"requestId" maxLength:"64"`
 	IP      string `query:"ip" maxLength:"64" doc:"the address that the request came from"`
 	From    string `query:"from"`

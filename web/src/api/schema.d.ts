@@ -2853,7 +2853,7 @@ export interface operations {
                 action?: string;
                 /** @description id or name */
                 object?: string;
-                /** @description success, failure or denied */
+                /** @description success or failure */
                 outcome?: string;
                 requestId?: string;
                 /** @description the address that the request came from */
@@ -2940,7 +2940,7 @@ export interface operations {
                 action?: string;
                 /** @description id or name */
                 object?: string;
-                /** @description success, failure or denied */
+                /** @description success or failure */
                 outcome?: string;
                 requestId?: string;
                 /** @description the address that the request came from */
@@ -4389,7 +4389,7 @@ export interface operations {
                 action?: string;
                 /** @description id or name */
                 object?: string;
-                /** @description success, failure or denied */
+                /** @description success or failure */
                 outcome?: string;
                 requestId?: string;
                 /** @description the address that the request came from */

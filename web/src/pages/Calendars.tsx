@@ -2,16 +2,17 @@ import PlusOutlined from '@ant-design/icons/PlusOutlined'
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { App, Button, Input, Modal } from 'antd'
 import { useState } from 'react'
-import { api, must, refusedOf } from '../api/client'
+import { api, must } from '../api/client'
 import { calendarDaysQuery, calendarsQuery } from '../api/queries'
-import type { Calendar, Invalid } from '../api/types'
+import type { Calendar } from '../api/types'
 import { Field, Guarded, PageHead } from '../components/basics'
 import { DataPage, DataTable } from '../components/DataTable'
 import { useShowError } from '../components/mutations'
 import { Time } from '../components/Time'
-import { useT, useText } from '../i18n/useText'
+import { useT } from '../i18n/useText'
 import { bodyOf, formOf, months } from '../lib/calendar'
 import { useEvery } from '../lib/live'
+import { useSave } from '../lib/useSave'
 import { useCan, useNamespace } from '../shell/namespace'
 
 const parts = ['dates', 'ranges', 'weekdays', 'times', 'periods'] as const
@@ -119,35 +120,17 @@ function Remove({ calendar }: { calendar: Calendar }) {
 
 function Editor({ calendar, onClose }: { calendar: Calendar | null; onClose: () => void }) {
   const t = useT()
-  const text = useText()
   const ns = useNamespace()
   const client = useQueryClient()
   const [name, setName] = useState(calendar?.name ?? '')
   const [form, setForm] = useState(formOf(calendar ?? {}))
-  const [busy, setBusy] = useState(false)
-  const [problem, setProblem] = useState('')
-  const [errors, setErrors] = useState<Invalid[]>([])
-  const at = (field: string) =>
-    errors
-      .filter((one) => one.field === field || one.field?.startsWith(`${field}[`))
-      .map((one) => ({ text: text(one.message), token: one.token, suggestion: one.suggestion }))
-
-  async function send(call: () => Promise<unknown>) {
-    setBusy(true)
-    setErrors([])
-    setProblem('')
-    try {
+  const { busy, problem, at, send: sending } = useSave()
+  const send = (call: () => Promise<unknown>) =>
+    sending(async () => {
       await call()
       await client.invalidateQueries({ queryKey: [ns, 'calendars'] })
       onClose()
-    } catch (error) {
-      const refused = refusedOf(error)
-      setErrors(refused.errors)
-      setProblem(refused.status === 0 ? t('error.unreachable') : refused.message)
-    } finally {
-      setBusy(false)
-    }
-  }
+    })
 
   const path = { namespace: ns, name: name.trim() }
   const save = () =>

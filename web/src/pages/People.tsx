@@ -2,15 +2,16 @@ import PlusOutlined from '@ant-design/icons/PlusOutlined'
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { App, Button, Input, Modal } from 'antd'
 import { useState } from 'react'
-import { api, must, refusedOf } from '../api/client'
+import { api, must } from '../api/client'
 import { membersQuery, meQuery, usersQuery } from '../api/queries'
-import type { Invalid, Member, Person } from '../api/types'
+import type { Member, Person } from '../api/types'
 import { CopyButton, Field, Guarded, PageHead } from '../components/basics'
 import { DataPage, DataTable } from '../components/DataTable'
 import { useShowError } from '../components/mutations'
 import { Time } from '../components/Time'
-import { useT, useText } from '../i18n/useText'
+import { useT } from '../i18n/useText'
 import { useEvery } from '../lib/live'
+import { useSave } from '../lib/useSave'
 import { useCan, useNamespace } from '../shell/namespace'
 
 const roles = ['admin', 'developer', 'operator', 'read-only', 'auditor'] as const
@@ -336,22 +337,15 @@ function NewPerson({
   onMade: (secret: { name: string; password: string }) => void
 }) {
   const t = useT()
-  const text = useText()
   const ns = useNamespace()
   const client = useQueryClient()
   const [name, setName] = useState('')
   const [displayName, setDisplayName] = useState('')
   const [role, setRole] = useState<Role | ''>('developer')
-  const [busy, setBusy] = useState(false)
-  const [problem, setProblem] = useState('')
-  const [errors, setErrors] = useState<Invalid[]>([])
-  const at = (field: string) => errors.filter((one) => one.field === field).map((one) => ({ text: text(one.message) }))
+  const { busy, problem, at, send } = useSave()
 
-  async function save() {
-    setBusy(true)
-    setErrors([])
-    setProblem('')
-    try {
+  const save = () =>
+    send(async () => {
       const made = await must(
         api.POST('/api/v1/users', {
           body: {
@@ -365,14 +359,7 @@ function NewPerson({
       await client.invalidateQueries({ queryKey: [ns, 'members'] })
       onClose()
       onMade({ name: made.name, password: made.password ?? '' })
-    } catch (error) {
-      const refused = refusedOf(error)
-      setErrors(refused.errors)
-      setProblem(refused.status === 0 ? t('error.unreachable') : refused.message)
-    } finally {
-      setBusy(false)
-    }
-  }
+    })
 
   return (
     <Modal

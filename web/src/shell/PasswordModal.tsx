@@ -1,38 +1,24 @@
 import { App, Input, Modal } from 'antd'
 import { useState } from 'react'
-import { api, must, refusedOf } from '../api/client'
+import { api, must } from '../api/client'
 import { startSession } from '../api/session'
-import type { Invalid } from '../api/types'
 import { Field } from '../components/basics'
-import { useT, useText } from '../i18n/useText'
+import { useT } from '../i18n/useText'
+import { useSave } from '../lib/useSave'
 
 export function PasswordModal({ onClose }: { onClose: () => void }) {
   const t = useT()
-  const text = useText()
   const { message } = App.useApp()
   const [current, setCurrent] = useState('')
   const [password, setPassword] = useState('')
-  const [busy, setBusy] = useState(false)
-  const [problem, setProblem] = useState('')
-  const [errors, setErrors] = useState<Invalid[]>([])
-  const at = (field: string) => errors.filter((one) => one.field === field).map((one) => ({ text: text(one.message) }))
+  const { busy, problem, at, send } = useSave()
 
-  async function save() {
-    setBusy(true)
-    setErrors([])
-    setProblem('')
-    try {
+  const save = () =>
+    send(async () => {
       startSession(await must(api.PUT('/api/v1/me/password', { body: { current, password } })))
       message.success(t('password.changed'))
       onClose()
-    } catch (error) {
-      const refused = refusedOf(error)
-      setErrors(refused.errors)
-      setProblem(refused.status === 0 ? t('error.unreachable') : refused.message)
-    } finally {
-      setBusy(false)
-    }
-  }
+    })
 
   return (
     <Modal
