@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"testing"
 	"time"
@@ -59,6 +61,46 @@ func TestACommitWhoseAnswerIsLost(t *testing.T) {
 		return !slices.ContainsFunc(ns.Batches(failing), func(b axtest.Batch) bool { return !b.Final() })
 	})
 	axtest.NothingTwice(t, x, y)
+	s.LedgerClean(t)
+}
+
+// The results of many executions come at once, and the database is so slow that a transaction with all of them would not
+// end in its time: they are written in smaller parts, and nothing runs again.
+func TestManyResultsOfASlowDatabase(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.Database(t)
+	u, err := url.Parse(dsn)
+	require.NoError(t, err)
+	p := axtest.NewProxy(t, u.Host)
+	u.Host = p.Address
+	s := axtest.Start(t, axtest.Database(u.String()))
+	ns := s.Namespace(t)
+	const n = 300
+	done := make(chan struct{})
+	word := "much ado"
+	x := ns.App("app").Worker(func(context.Context, axtest.Run) axtest.Result {
+		<-done
+		return axtest.Result{Result: &word}
+	})
+	x.Room(n)
+	job := ns.Job(axtest.Def{"concurrency": policy("allow", 0)})
+	list := make([]map[string]any, n)
+	for i := range list {
+		list[i] = map[string]any{"delay": "1s"}
+	}
+	a := ns.Client.Do(t, http.MethodPost, ns.Path("/jobs/"+job+"/delayed/bulk"), list)
+	require.Equal(t, http.StatusOK, a.Status, a.Text())
+	axtest.WaitFor(t, "all run", func() bool { return len(x.Starts()) == n })
+	p.Slow(30 * time.Millisecond) // the transaction with all of them would take 9 s; it may take 5
+	close(done)
+	axtest.WaitFor(t, "all results are taken", func() bool { return x.TookAll() })
+	p.Slow(0)
+	for _, b := range ns.Batches(job) {
+		require.Equal(t, "SUCCEEDED", b.State)
+	}
+	require.Len(t, x.Starts(), n)
+	require.Contains(t, s.Log(), "database is slow")
+	axtest.NothingTwice(t, x)
 	s.LedgerClean(t)
 }
 

@@ -2,6 +2,7 @@ package outcome
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,8 @@ type lane struct {
 	queue   []*Report
 	acks    []ack // acceptances, oldest first
 	writing bool
+	// most bounds the reports of the next transaction: less than groupLimit while the database is too slow for that.
+	most    int
 	flights map[int64]flight // by execution
 }
 
@@ -30,8 +33,8 @@ type ack struct {
 	at     time.Time
 }
 
-// flight is an execution that leaves for its executor, as memory knows it. If it succeeds and has nothing to say, which
-// nearly all do, its end needs no reading: see trusted.
+// flight is an execution that leaves for its executor, as memory knows it. If it succeeds and has no result, which nearly
+// all do, its end needs no reading: see trusted.
 type flight struct {
 	fence store.Fence
 	app   string
@@ -71,10 +74,28 @@ func (o *Outcome) Forget(bucket int) {
 	clear(l.flights)
 }
 
+// fewer puts reports back at the head of the queue whose transaction took so long that nothing of it was written: the next
+// one has half of them. It refuses when that has been tried often enough: the database does not answer at all.
+func (l *lane) fewer(list []*Report) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range list {
+		if r.tries++; r.tries > maxTries {
+			return false
+		}
+	}
+	l.most = max(min(l.most, len(list))/2, 1)
+	l.queue = append(slices.Clip(list), l.queue...)
+	return true
+}
+
 // landed forgets executions that have been reported of, once that is written.
 func (l *lane) landed(list []*Report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(list) >= l.most {
+		l.most = min(2*l.most, groupLimit)
+	}
 	for _, r := range list {
 		if r.Event != batch.RunAccept && r.Event != batch.RunSee {
 			delete(l.flights, r.ExecutionID)
@@ -98,7 +119,7 @@ func (l *lane) trusted(list []*Report, f store.Fence) map[int64]flight {
 			continue
 		}
 		res := r.Result
-		if fl.fence != f || r.Event != batch.RunSucceed || res == nil || res.Message != "" || res.Result != nil || res.PeakMemoryMB != 0 || res.BatchID != fl.row.BatchID || r.From != 0 && r.From != fl.row.NS || r.App != "" && r.App != fl.app {
+		if fl.fence != f || r.Event != batch.RunSucceed || res == nil || res.Result != nil || res.BatchID != fl.row.BatchID || r.From != 0 && r.From != fl.row.NS || r.App != "" && r.App != fl.app {
 			continue
 		}
 		if out == nil {
@@ -227,7 +248,7 @@ func (o *Outcome) pass(ctx context.Context, l *lane, now time.Time) bool {
 func (l *lane) take(now time.Time) (part []*Report, queued int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := min(len(l.queue), groupLimit)
+	n := min(len(l.queue), l.most)
 	part = l.queue[:n:n]
 	l.queue = l.queue[n:]
 	if len(l.queue) == 0 {

@@ -41,6 +41,9 @@ const (
 	queueLimit = 100_000
 	// groupLimit bounds one transaction.
 	groupLimit = 2000
+	// maxTries bounds the transactions that are too long for a report before its bucket is read again. Each had half of
+	// what the one before had.
+	maxTries = 4
 	// linger is how long an acceptance may wait for the result of its execution, so that a short run
 	// is written once and not twice. Nothing depends on the acceptance: until it is written the row
 	// says that the execution may have been sent, and its executor knows.
@@ -111,7 +114,9 @@ type Report struct {
 	// report of it again: what this report would put there would be a second copy.
 	Under store.Fence
 
-	done   func(answer string, err error)
+	done func(answer string, err error)
+	// tries counts the transactions that were too long for it.
+	tries  int
 	answer string
 }
 
@@ -177,7 +182,7 @@ func New(c Config) *Outcome {
 	}
 	o := &Outcome{store: c.Store, cluster: c.Cluster, ready: c.Ready, registry: c.Registry, clock: c.Clock, metrics: c.Metrics, log: c.Log, machine: batch.NewMachine(), lingering: map[int64]store.Lingering{}, planned: c.Planned, ended: c.Ended, drift: c.Drift, taken: make(chan struct{}, 1)}
 	for i := range o.lanes {
-		o.lanes[i] = &lane{bucket: i, wake: make(chan struct{}, 1), flights: map[int64]flight{}}
+		o.lanes[i] = &lane{bucket: i, most: groupLimit, wake: make(chan struct{}, 1), flights: map[int64]flight{}}
 	}
 	return o
 }
@@ -219,6 +224,11 @@ func (o *Outcome) write(ctx context.Context, l *lane, list []*Report) {
 	if errors.Is(err, store.ErrStale) && len(known) > 0 {
 		// Some row is not as memory has it: somebody asked it to stop, say. Nothing was written; all are read.
 		err = in(nil)
+	}
+	if errors.Is(err, store.ErrTooLong) && l.fewer(list) {
+		o.waiting.Add(int64(len(list)))
+		o.log.WarnContext(ctx, "database is slow: fewer reports in a transaction", slog.Int("bucket", bucket), slog.Int("count", len(list)))
+		return
 	}
 	if err != nil {
 		o.Failed(f, err)

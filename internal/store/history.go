@@ -130,6 +130,7 @@ type Attempt struct {
 	WorkerAddress string
 	Duration      sql.NullInt64
 	Waited        sql.NullInt64
+	PeakMemoryMB  int64 // 0 = not known
 	Error         string
 	Result        *string
 	Progress      sql.NullInt64
@@ -143,7 +144,7 @@ type Attempt struct {
 	Code          string
 }
 
-const attemptColumns = "e.id, e.day, e.ns_id, e.job_id, COALESCE(j.name, ''), e.batch_id, e.shard, e.shard_total, e.attempt, e.moves, e.status, e.trigger_time, e.not_before, e.dispatched_at, e.actual_time, e.finished_at, e.worker_id, e.worker_address, NULLIF(e.duration, -1), NULLIF(e.waited, -1), e.error, e.result, e.progress, e.output_bytes, COALESCE(e.stop_asked_at, 0), e.stop_reason, e.stop_confirmed, e.stop_asked_by, COALESCE(e.stop_acknowledged_at, 0), COALESCE(e.stop_confirmed_at, 0), e.code"
+const attemptColumns = "e.id, e.day, e.ns_id, e.job_id, COALESCE(j.name, ''), e.batch_id, e.shard, e.shard_total, e.attempt, e.moves, e.status, e.trigger_time, e.not_before, e.dispatched_at, e.actual_time, e.finished_at, e.worker_id, e.worker_address, NULLIF(e.duration, -1), NULLIF(e.waited, -1), COALESCE(e.peak_memory_mb, 0), e.error, e.result, e.progress, e.output_bytes, COALESCE(e.stop_asked_at, 0), e.stop_reason, e.stop_confirmed, e.stop_asked_by, COALESCE(e.stop_acknowledged_at, 0), COALESCE(e.stop_confirmed_at, 0), e.code"
 
 func scanAttempts(rows *sql.Rows) ([]Attempt, error) {
 	defer func() { _ = rows.Close() }()
@@ -151,7 +152,7 @@ func scanAttempts(rows *sql.Rows) ([]Attempt, error) {
 	for rows.Next() {
 		var a Attempt
 		if err := rows.Scan(&a.ID, &a.Day, &a.NS, &a.JobID, &a.JobName, &a.BatchID, &a.Shard, &a.ShardTotal, &a.Attempt, &a.Moves, &a.Status, &a.TriggerTime, &a.NotBefore, &a.DispatchedAt, &a.ActualTime, &a.FinishedAt,
-			&a.WorkerID, &a.WorkerAddress, &a.Duration, &a.Waited, &a.Error, &a.Result, &a.Progress, &a.OutputBytes, &a.StopAskedAt, &a.StopReason, &a.StopConfirmed, &a.StopAskedBy, &a.StopTakenAt, &a.StopGoneAt, &a.Code); err != nil {
+			&a.WorkerID, &a.WorkerAddress, &a.Duration, &a.Waited, &a.PeakMemoryMB, &a.Error, &a.Result, &a.Progress, &a.OutputBytes, &a.StopAskedAt, &a.StopReason, &a.StopConfirmed, &a.StopAskedBy, &a.StopTakenAt, &a.StopGoneAt, &a.Code); err != nil {
 			return nil, unavailable(err)
 		}
 		out = append(out, a)

@@ -36,15 +36,16 @@ type Bucket struct {
 var errLock = errors.New("lock")
 
 // InBucket runs f in one transaction that holds the bucket's lease row. It returns
-// ErrFenced, with nothing written, when the row says another owner or epoch. A deadlock or a
-// lock wait is tried again as a whole, up to three times; any other error means that nothing
-// is known to be written (a commit may have reached the database without its answer: read again
-// before assuming either).
-func (s *Store) InBucket(ctx context.Context, f Fence, do func(b *Bucket) error) error {
-	ctx, cancel := context.WithTimeout(ctx, txTimeout)
+// ErrFenced, with nothing written, when the row says another owner or epoch, and ErrTooLong, with
+// nothing written, when its time is over before its commit. A deadlock or a lock wait is tried
+// again as a whole, up to three times; any other error means that nothing is known to be written
+// (a commit may have reached the database without its answer: read again before assuming either).
+func (s *Store) InBucket(parent context.Context, f Fence, do func(b *Bucket) error) error {
+	ctx, cancel := context.WithTimeout(parent, txTimeout)
 	defer cancel()
 	const tries = 3
 	for try := 1; ; try++ {
+		ending := false // from here on the commit may have reached the database
 		err := s.inTx(ctx, s.fenced, func(tx *sql.Tx) error {
 			b := &Bucket{s: s, tx: tx, ctx: ctx, f: f}
 			lock := " FOR UPDATE"
@@ -64,12 +65,17 @@ func (s *Store) InBucket(ctx context.Context, f Fence, do func(b *Bucket) error)
 			if err := do(b); err != nil {
 				return err
 			}
-			if b.next == b.first && !b.moved {
-				return nil
+			if b.next != b.first || b.moved {
+				if _, err := tx.ExecContext(ctx, "UPDATE bucket_lease SET cursor_at = ?, next_seq = ? WHERE bucket = ?", b.cursor, b.next, f.Bucket); err != nil {
+					return err
+				}
 			}
-			_, err := tx.ExecContext(ctx, "UPDATE bucket_lease SET cursor_at = ?, next_seq = ? WHERE bucket = ?", b.cursor, b.next, f.Bucket)
-			return err
+			ending = ctx.Err() == nil
+			return ctx.Err()
 		})
+		if err != nil && !ending && parent.Err() == nil && ctx.Err() != nil {
+			return fmt.Errorf("%w: %w", ErrTooLong, err)
+		}
 		// A connection that had died before its first statement has written nothing.
 		unused := errors.Is(err, errLock) && errors.Is(err, driver.ErrBadConn)
 		if err == nil || !retryable(err) && !unused || try == tries {

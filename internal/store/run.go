@@ -526,42 +526,35 @@ type Ending struct {
 	SentAt        int64 // when the request left; 0 = not known
 }
 
-// End ends executions that were read in this transaction. Those that succeeded with nothing to
-// say go in one statement, since nearly all do.
+// End ends executions that were read in this transaction. Those that end alike go in one statement.
 func (b *Bucket) End(list []Ending, now int64) error {
-	var plain [][]any
-	var odd []Ending
-	for _, e := range list {
-		if e.Status == batch.RunSucceeded && e.Error == "" && e.Result == nil && e.PeakMemoryMB == 0 && !e.StopConfirmed {
-			plain = append(plain, []any{e.ID, batch.ExecutionDay(e.ID), e.Duration, e.Waited, e.SentAt})
-			continue
-		}
-		odd = append(odd, e)
-	}
-	if _, err := b.succeed(plain, "", now); err != nil {
-		return err
-	}
-	// Those that did not run and end alike, such as skipped ones, go together too.
 	type alike struct {
 		status    batch.Run
-		err       string
 		confirmed bool
 	}
-	unrun := map[alike][]int64{}
-	for _, e := range odd {
-		confirmed := 0
-		if e.StopConfirmed {
-			confirmed = 1
+	ran := map[alike][][]any{}
+	type still struct {
+		alike
+		err string
+	}
+	unrun := map[still][]int64{}
+	for _, e := range list {
+		k := alike{e.Status, e.StopConfirmed}
+		switch {
+		case e.Result != nil:
+			// It may be long: each in its own statement.
+			if _, err := b.ended([][]any{e.values()}, k.status, k.confirmed, e.Result, "", now); err != nil {
+				return err
+			}
+		case e.Duration < 0: // it did not run, or nobody knows for how long
+			unrun[still{k, e.Error}] = append(unrun[still{k, e.Error}], e.ID)
+		default:
+			ran[k] = append(ran[k], e.values())
 		}
-		if e.Duration < 0 && e.Result == nil {
-			k := alike{e.Status, e.Error, e.StopConfirmed}
-			unrun[k] = append(unrun[k], e.ID)
-			continue
-		}
-		// It ran: where its result was faster than the answer to its request, that is the start.
-		if _, err := b.tx.ExecContext(b.ctx, "UPDATE execution_log SET status = ?, finished_at = ?, duration = ?, waited = ?, peak_memory_mb = ?, error = ?, result = ?, stop_confirmed = ?, actual_time = COALESCE(NULLIF(actual_time, 0), ?), dispatched_at = COALESCE(NULLIF(dispatched_at, 0), NULLIF(?, 0), not_before) WHERE day = ? AND id = ?",
-			string(e.Status), now, e.Duration, e.Waited, e.PeakMemoryMB, e.Error, e.Result, confirmed, now-e.Duration, e.SentAt, batch.ExecutionDay(e.ID), e.ID); err != nil {
-			return fmt.Errorf("end execution %d: %w", e.ID, err)
+	}
+	for k, values := range ran {
+		if _, err := b.ended(values, k.status, k.confirmed, nil, "", now); err != nil {
+			return err
 		}
 	}
 	for k, ids := range unrun {
@@ -576,16 +569,30 @@ func (b *Bucket) End(list []Ending, now int64) error {
 	return nil
 }
 
-// succeed ends executions that succeeded with nothing to say; each of values has id, day, duration, wait and when the request left.
-func (b *Bucket) succeed(values [][]any, where string, now int64) (changed int64, err error) {
-	set := fmt.Sprintf("status = '%s', finished_at = %d, duration = v.ran, waited = v.stood, actual_time = COALESCE(NULLIF(actual_time, 0), %d - v.ran), dispatched_at = COALESCE(NULLIF(dispatched_at, 0), NULLIF(v.sent_at, 0), not_before)", batch.RunSucceeded, now, now)
-	if changed, err = b.updateEach("execution_log", []string{"id", "day"}, []string{"ran", "stood", "sent_at"}, set, where, values); err != nil {
+// values is an ending as ended takes it.
+func (e Ending) values() []any {
+	return []any{e.ID, batch.ExecutionDay(e.ID), e.Duration, e.Waited, e.SentAt, e.PeakMemoryMB, e.Error}
+}
+
+// ended writes ends that are alike, of executions that ran. Where a result was faster than the answer to its request, that is
+// the start.
+func (b *Bucket) ended(values [][]any, status batch.Run, confirmed bool, result *string, where string, now int64) (changed int64, err error) {
+	set := fmt.Sprintf("status = '%s', finished_at = %d, duration = v.ran, waited = v.stood, peak_memory_mb = v.peak, error = v.word, actual_time = COALESCE(NULLIF(actual_time, 0), %d - v.ran), dispatched_at = COALESCE(NULLIF(dispatched_at, 0), NULLIF(v.sent_at, 0), not_before)", status, now, now)
+	if confirmed {
+		set += ", stop_confirmed = 1"
+	}
+	columns := []string{"ran", "stood", "sent_at", "peak", "word"}
+	if result != nil {
+		columns, set = append(columns, "outcome"), set+", result = v.outcome"
+		values[0] = append(values[0], *result)
+	}
+	if changed, err = b.updateEach("execution_log", []string{"id", "day"}, columns, set, where, values); err != nil {
 		return changed, fmt.Errorf("end executions: %w", err)
 	}
 	return changed, nil
 }
 
-// EndKnown ends executions that succeeded with nothing to say, and their batches, each of one shard, without their having
+// EndKnown ends executions that succeeded without a result, and their batches, each of one shard, without their having
 // been read in this transaction. ErrStale: one of them is not on its way (any more), or its batch is not.
 func (b *Bucket) EndKnown(list []Ending, batches map[string]int, now int64) error {
 	if len(list) == 0 {
@@ -593,9 +600,9 @@ func (b *Bucket) EndKnown(list []Ending, batches map[string]int, now int64) erro
 	}
 	values := make([][]any, len(list))
 	for i, e := range list {
-		values[i] = []any{e.ID, batch.ExecutionDay(e.ID), e.Duration, e.Waited, e.SentAt}
+		values[i] = e.values()
 	}
-	changed, err := b.succeed(values, "t.status IN ("+quoted(batch.RunScheduled, batch.RunDispatching, batch.RunRunning)+")", now)
+	changed, err := b.ended(values, batch.RunSucceeded, false, nil, "t.status IN ("+quoted(batch.RunScheduled, batch.RunDispatching, batch.RunRunning)+")", now)
 	if err != nil {
 		return err
 	}

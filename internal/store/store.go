@@ -41,6 +41,8 @@ var (
 	ErrStale = errors.New("changed meanwhile")
 	// ErrExists: the name is taken.
 	ErrExists = errors.New("exists already")
+	// ErrTooLong: the time of a scheduling transaction was over before its commit; nothing was written.
+	ErrTooLong = errors.New("the transaction took too long")
 	// ErrFenced: another replica owns the bucket by now; nothing was written.
 	ErrFenced = errors.New("bucket is owned by another replica")
 	// ErrUnavailable: the database can not be reached or refuses writes now; nothing is known to be written.

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,6 +121,52 @@ func TestALivenessFromAClockThatWentBackIsNone(t *testing.T) {
 		none, err := s.TakeFree(ctx, "a")
 		require.NoError(t, err)
 		require.Empty(t, none)
+	})
+}
+
+// Ends that are written together keep each its own word, however different in length, and its own result.
+func TestEndsKeepTheirWords(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		ctx := context.Background()
+		f := take(t, s, "a")
+		const due = 1767196800000
+		result := strings.Repeat("果", 5000)
+		words := []string{"", "short", strings.Repeat("长", 4000), "'quoted' \\ and\n", ""}
+		var rows []store.ExecutionRow
+		var ends []store.Ending
+		for i, w := range words {
+			id := batch.ExecutionID(batch.Day(due), f.Bucket, int64(i+1))
+			rows = append(rows, store.ExecutionRow{ID: id, Day: batch.Day(due), NS: 1, JobID: 10001, BatchID: "10001-20260101000000", Shard: i, Total: len(words), Attempt: 1, Status: batch.RunRunning, TriggerTime: due, NotBefore: due})
+			e := store.Ending{ID: id, Status: batch.RunSucceeded, Error: w, Duration: int64(10 * i), Waited: int64(i), PeakMemoryMB: int64(i), SentAt: due + 1}
+			switch i {
+			case 1:
+				e.Status, e.StopConfirmed = batch.RunFailed, true
+			case 3:
+				e.Result = &result
+			case 4:
+				e.Status, e.Duration, e.Error = batch.RunCancelled, -1, "not run"
+			}
+			ends = append(ends, e)
+		}
+		require.NoError(t, s.InBucket(ctx, f, func(b *store.Bucket) error {
+			if err := b.InsertExecutions(rows); err != nil {
+				return err
+			}
+			return b.End(ends, due+100)
+		}))
+		list, err := s.Attempts(ctx, 1, "10001-20260101000000")
+		require.NoError(t, err)
+		require.Len(t, list, len(words))
+		for i, e := range list {
+			require.Equal(t, ends[i].Status, e.Status)
+			require.Equal(t, ends[i].Error, e.Error)
+			require.Equal(t, ends[i].StopConfirmed, e.StopConfirmed)
+			if ends[i].Duration >= 0 {
+				require.Equal(t, ends[i].PeakMemoryMB, e.PeakMemoryMB)
+			}
+			require.Equal(t, ends[i].Result, e.Result)
+			require.EqualValues(t, due+100, e.FinishedAt)
+		}
 	})
 }
 

@@ -83,6 +83,7 @@ type executionView struct {
 	FinishedAt   *string      `json:"finishedAt" nullable:"true"`
 	DurationMs   *int64       `json:"durationMs" nullable:"true" doc:"of the handler, by the executor's clock"`
 	WaitedMs     *int64       `json:"waitedMs" nullable:"true" doc:"in the executor's pool"`
+	PeakMemoryMB *int64       `json:"peakMemoryMB" nullable:"true" doc:"the most memory that the executor's process had while it ran"`
 	Error        string       `json:"error" doc:"what it failed with; empty unless it failed"`
 	Message      string       `json:"message" doc:"what the handler said of its success"`
 	Code         string       `json:"code" doc:"what the handler called its failure, for retry rules; may be empty"`
@@ -190,6 +191,9 @@ func viewOfExecution(e store.Attempt) executionView {
 	}
 	if e.Waited.Valid {
 		v.WaitedMs = &e.Waited.Int64
+	}
+	if e.PeakMemoryMB > 0 {
+		v.PeakMemoryMB = &e.PeakMemoryMB
 	}
 	if e.Progress.Valid {
 		v.Progress = &e.Progress.Int64

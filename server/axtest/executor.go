@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -172,6 +173,7 @@ type Executor struct {
 	spool      []map[string]any
 	servers    []*Server // asked in turn; empty = the namespace's
 	turn       int
+	flushing   bool // a message of results is on its way
 }
 
 type task struct {
@@ -374,6 +376,13 @@ func (x *Executor) Took(execution string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.taken[execution]
+}
+
+// TookAll tells whether the server has taken the results of all that it started.
+func (x *Executor) TookAll() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return !slices.ContainsFunc(x.starts, func(s *Started) bool { return !x.taken[s.Run.ExecutionID] })
 }
 
 // Kills is the ledger of executions that it was asked to stop.
@@ -633,7 +642,7 @@ func (x *Executor) heartbeats() {
 	defer tick.Stop()
 	for {
 		x.Beat()
-		x.flush()
+		go x.flush() // a server that is slow to take results still hears that it lives
 		select {
 		case <-x.done:
 			return
@@ -702,35 +711,36 @@ func (x *Executor) Beat() {
 	}
 }
 
-// flush sends what waits, until the server has taken it.
+// flush sends what waits, until the server has taken it: one message at a time, as an SDK does.
 func (x *Executor) flush() {
 	x.mu.Lock()
-	const most = 500 // in a message
-	n := min(len(x.spool), most)
-	list, silent, instance := x.spool[:n:n], x.silent, x.instance
-	x.spool = x.spool[n:]
-	x.mu.Unlock()
-	if len(list) == 0 {
-		return
-	}
-	var status int
-	var raw []byte
-	if !silent {
-		status, raw = x.Post("/ax/results", map[string]any{"type": "results", "namespace": x.app.n.Name, "app": x.app.Name, "instance": instance, "results": list})
-	}
-	var reply struct {
-		Answers []answer `json:"answers"`
-	}
-	x.mu.Lock()
 	defer x.mu.Unlock()
-	if status != http.StatusOK || json.Unmarshal(raw, &reply) != nil {
-		x.spool = append(list, x.spool...)
-		return
+	if x.flushing {
+		return // what waits goes with the next message
 	}
-	for _, a := range reply.Answers {
-		x.answers = append(x.answers, a.Answer)
-		delete(x.running, a.ExecutionID)
-		x.taken[a.ExecutionID] = true
+	x.flushing = true
+	defer func() { x.flushing = false }()
+	for len(x.spool) > 0 && !x.silent {
+		const most = 500 // in a message
+		n := min(len(x.spool), most)
+		list, instance := x.spool[:n:n], x.instance
+		x.spool = x.spool[n:]
+		x.mu.Unlock()
+		status, raw := x.Post("/ax/results", map[string]any{"type": "results", "namespace": x.app.n.Name, "app": x.app.Name, "instance": instance, "results": list})
+		var reply struct {
+			Answers []answer `json:"answers"`
+		}
+		taken := status == http.StatusOK && json.Unmarshal(raw, &reply) == nil
+		x.mu.Lock()
+		if !taken {
+			x.spool = append(list, x.spool...)
+			return
+		}
+		for _, a := range reply.Answers {
+			x.answers = append(x.answers, a.Answer)
+			delete(x.running, a.ExecutionID)
+			x.taken[a.ExecutionID] = true
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ type Proxy struct {
 	target string
 	off    bool
 	stall  bool
+	slow   time.Duration
 	lose   int // commits whose answer is to be lost
 	lost   int
 	open   map[net.Conn]struct{}
@@ -81,6 +82,13 @@ func (p *Proxy) Stall(on bool) {
 	}
 	close(p.moved)
 	p.close()
+}
+
+// Slow makes everything that a client says arrive that much later.
+func (p *Proxy) Slow(by time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slow = by
 }
 
 // Target makes new connections go elsewhere.
@@ -147,7 +155,7 @@ func (p *Proxy) pass(from, to net.Conn, asks bool, mute *atomic.Bool) {
 		n, err := from.Read(buffer)
 		if n > 0 {
 			p.mu.Lock()
-			stall, moved := p.stall, p.moved
+			stall, moved, slow := p.stall, p.moved, p.slow
 			// A packet is its length (3 bytes), a number, and a command: 3 is a query.
 			losing := asks && p.lose > 0 && n > 5 && buffer[4] == 3 && bytes.EqualFold(buffer[5:n], []byte("COMMIT"))
 			if losing {
@@ -158,6 +166,9 @@ func (p *Proxy) pass(from, to net.Conn, asks bool, mute *atomic.Bool) {
 			if stall {
 				<-moved
 				return
+			}
+			if asks && slow > 0 {
+				Pause(slow)
 			}
 			if losing {
 				// It reaches the database, which has its time for it.

@@ -1856,6 +1856,11 @@ export interface components {
             notBefore: string;
             /** Format: int64 */
             outputBytes: number;
+            /**
+             * Format: int64
+             * @description the most memory that the executor's process had while it ran
+             */
+            peakMemoryMB: number | null;
             /** Format: int64 */
             progress: number | null;
             reason?: components["schemas"]["ReasonView"];

@@ -545,6 +545,7 @@ const en = {
     attempt: 'Attempt',
     executor: 'Executor',
     waited: 'Waited',
+    memory: 'Peak memory',
     error: 'Message',
     progress: 'Progress',
     output: 'Output',

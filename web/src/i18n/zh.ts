@@ -540,6 +540,7 @@ const zh: Dictionary = {
     attempt: '尝试',
     executor: '执行器',
     waited: '等待时长',
+    memory: '内存峰值',
     error: '消息',
     progress: '进度',
     output: '执行日志',

@@ -146,6 +146,12 @@ function Detail({ batch, job }: { batch: Batch; job: Job | undefined }) {
       cell: (one) => <Time at={iso(startOf(one))} millis />,
     },
     { key: 'waited', title: t('batch.waited'), num: true, cell: (one) => formatSpan(one.waitedMs) || '–' },
+    {
+      key: 'memory',
+      title: t('batch.memory'),
+      num: true,
+      cell: (one) => (one.peakMemoryMB ? `${one.peakMemoryMB} MB` : '–'),
+    },
     { key: 'duration', title: t('executions.duration'), num: true, cell: (one) => formatSpan(one.durationMs) || '–' },
     {
       key: 'error',
