@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ax-scheduler/ax/internal/storetest"
 	"github.com/ax-scheduler/ax/server/axtest"
 )
 
@@ -432,4 +433,46 @@ func TestDelayedWorkSurvives(t *testing.T) {
 		require.Empty(t, tasks(t, ns, "state=DELAYED"))
 		s.LedgerClean(t)
 	})
+}
+
+// A job is deleted after a call has read it and before what the call asks for is written: nothing is made of it.
+func TestAJobThatIsDeletedWhileItIsAsked(t *testing.T) {
+	t.Parallel()
+	s := axtest.Start(t, axtest.Database(storetest.Database(t)))
+	ns := s.Namespace(t)
+	ns.App("app").Worker(axtest.Succeed)
+	db := storetest.SQL(t, s.Config().Database, "")
+	t.Cleanup(func() { _ = db.Close() })
+	row, err := s.Store().NamespaceByName(t.Context(), ns.Name)
+	require.NoError(t, err)
+	for what, call := range map[string]func(job string) axtest.Answer{
+		"run now": func(job string) axtest.Answer { return ns.Client.Do(t, http.MethodPost, ns.Path("/jobs/"+job+"/trigger"), nil) },
+		"delayed": func(job string) axtest.Answer {
+			return ns.Client.Do(t, http.MethodPost, ns.Path("/jobs/"+job+"/delayed"), map[string]any{"delay": "1h"})
+		},
+		"event": func(job string) axtest.Answer {
+			return ns.Client.Do(t, http.MethodPost, "/api/v1/tasks/"+job+"/events", map[string]any{})
+		},
+	} {
+		job := ns.Job(axtest.Def{"name": what, "triggers": []map[string]any{{"kind": "event"}}})
+		tx, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = tx.ExecContext(t.Context(), "SELECT * FROM bucket_lease WHERE bucket = ? FOR UPDATE", row.Bucket)
+		require.NoError(t, err)
+		answer := make(chan axtest.Answer, 1)
+		go func() { answer <- call(job) }()
+		axtest.WaitFor(t, "the call waits for its turn", func() bool {
+			var n int
+			axtest.Pause(150 * time.Millisecond) // the database refreshes what it tells of transactions only when nobody has asked for 100 ms
+			return db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.innodb_trx x JOIN information_schema.processlist p ON p.id = x.trx_mysql_thread_id WHERE x.trx_state = 'LOCK WAIT' AND p.db = DATABASE()").Scan(&n) == nil && n > 0
+		})
+		_, err = tx.ExecContext(t.Context(), "DELETE FROM job_info WHERE id = "+job)
+		require.NoError(t, err)
+		require.NoError(t, tx.Commit())
+		a := <-answer
+		require.Equal(t, http.StatusNotFound, a.Status, "%s: %s", what, a.Text())
+		var made int
+		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT (SELECT COUNT(*) FROM execution_batch WHERE job_id = ?) + (SELECT COUNT(*) FROM delayed_task WHERE job_id = ?)", job, job).Scan(&made))
+		require.Zero(t, made, what)
+	}
 }

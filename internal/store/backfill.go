@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ax-scheduler/ax/internal/batch"
 )
@@ -45,13 +46,23 @@ func (b *Bucket) BackfillByKey(ns, job int64, keyHash string) (Backfill, error) 
 	return f, nil
 }
 
-// JobThere tells whether a job has not been deleted.
-func (b *Bucket) JobThere(ns, job int64) (bool, error) {
-	var n int
-	if err := b.tx.QueryRowContext(b.ctx, "SELECT COUNT(*) FROM job_info WHERE ns_id = ? AND id = ?", ns, job).Scan(&n); err != nil {
-		return false, fmt.Errorf("look for job %d: %w", job, err)
+// JobsThere says which of some jobs have not been deleted.
+func (b *Bucket) JobsThere(ids ...int64) (map[int64]bool, error) {
+	out := make(map[int64]bool, len(ids))
+	for part := range slices.Chunk(ids, group) {
+		rows, err := b.tx.QueryContext(b.ctx, "SELECT id FROM job_info WHERE id IN ("+marks(len(part))+")", anys(part)...)
+		if err != nil {
+			return nil, fmt.Errorf("look for jobs: %w", err)
+		}
+		found, err := scanAll[int64](rows)
+		if err != nil {
+			return nil, fmt.Errorf("look for jobs: %w", err)
+		}
+		for _, id := range found {
+			out[id] = true
+		}
 	}
-	return n > 0, nil
+	return out, nil
 }
 
 // AddBackfill writes a new backfill.

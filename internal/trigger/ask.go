@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -252,6 +254,15 @@ func (t *Trigger) unknown(b *store.Bucket, items []*item, now int64) ([]*item, e
 	scope := func(it *item) keyed { return keyed{it.ask.Job.NS, it.ask.Job.ID, askScope(it.ask.Kind)} }
 	business := func(it *item) keyed { return keyed{it.ask.Job.NS, it.ask.Job.ID, store.ScopeDelayed} }
 	hashes := map[keyed][]string{}
+	jobs := map[int64]bool{}
+	for _, it := range items {
+		jobs[it.ask.Job.ID] = true
+	}
+	// Since a call read its job somebody may have deleted it, and with it what waited of it: nothing may follow.
+	there, err := b.JobsThere(slices.Collect(maps.Keys(jobs))...)
+	if err != nil {
+		return nil, err
+	}
 	for _, it := range items {
 		*it.answer = Answer{}
 		if it.ask.Key != "" {
@@ -272,6 +283,10 @@ func (t *Trigger) unknown(b *store.Bucket, items []*item, now int64) ([]*item, e
 	var fresh []*item
 	var put []store.DedupeKey
 	for _, it := range items {
+		if !there[it.ask.Job.ID] {
+			it.answer.Err = store.ErrNotFound
+			continue
+		}
 		own := store.DedupeKey{NS: it.ask.Job.NS, JobID: it.ask.Job.ID, BatchID: it.x.row.ID}
 		var write []store.DedupeKey
 		if it.ask.Key != "" {

@@ -235,7 +235,7 @@ func (t *Trigger) backfillPart(ctx context.Context, f store.Fence, a BackfillAsk
 		add, out = nil, so
 		out.Made, out.LeftOut = append([]BackfillMade{}, so.Made...), append([]BackfillLeftOut{}, so.LeftOut...)
 		// Between two parts somebody may delete the job, and with it what waits of it: nothing may follow.
-		if there, err := b.JobThere(x.row.NS, x.row.JobID); err != nil || !there {
+		if there, err := b.JobsThere(x.row.JobID); err != nil || !there[x.row.JobID] {
 			return cmp.Or(err, store.ErrNotFound)
 		}
 		if !a.DryRun && first {
