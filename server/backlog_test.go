@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -218,6 +219,61 @@ func TestAChangeRightAfterAnOutageLosesNothing(t *testing.T) {
 			for _, b := range list {
 				require.True(t, b.State == "SUCCEEDED" || b.Code() == "missed_paused" || b.State == "RUNNING" || b.State == "DISPATCHING", "%s %s", b.State, b.Code())
 			}
+		}
+		axtest.NothingTwice(t, x)
+		s.LedgerClean(t)
+	})
+}
+
+// M5: catch-ups whose turn has come and that no executor takes before their latest start are missed, all shards of them, and
+// do not start when an executor comes; what is on time does.
+func TestACatchUpThatFindsNoExecutorInTime(t *testing.T) {
+	axtest.Both(t, func(t *testing.T, o ...axtest.Option) {
+		s := axtest.Start(t, append(o, axtest.Set("dispatch-executor-wait", "5m"), axtest.Set("dispatch-wait-limit", "5m"))...)
+		ns := s.Namespace(t)
+		app := ns.App("app")
+		const window = 20 * time.Second
+		misfire := map[string]any{"policy": "all", "window": "20s", "rate": 50}
+		single := ns.Job(axtest.Def{"name": "single", "misfire": misfire, "triggers": every("2s"), "concurrency": policy("allow", 0)})
+		sharded := ns.Job(axtest.Def{"name": "sharded", "misfire": misfire, "triggers": every("2s"), "concurrency": policy("allow", 0), "routing": map[string]any{"strategy": "roundRobin", "shards": 3}})
+		s.Stop()
+		overdue(t, s, 16*time.Second)
+		s.Restart()
+		for _, id := range []string{single, sharded} {
+			axtest.WaitFor(t, "what passed its latest start is missed", func() bool {
+				n := 0
+				for _, b := range ns.Batches(id) {
+					if b.State == "MISSED" && b.Code() == "missed_window" {
+						require.False(t, time.Now().Before(b.DueAt.Add(window)), "%s: its latest start is not over", b.BatchID)
+						n++
+					}
+				}
+				return n >= 4
+			})
+			disable(t, ns, id)
+		}
+		at := time.Now()
+		x := app.Worker(axtest.Succeed)
+		for _, id := range []string{single, sharded} {
+			axtest.WaitFor(t, "all has ended", func() bool {
+				return !slices.ContainsFunc(ns.Batches(id), func(b axtest.Batch) bool { return !b.Final() })
+			})
+			for _, b := range ns.Batches(id) {
+				if b.State == "MISSED" {
+					continue
+				}
+				require.Equal(t, "SUCCEEDED", b.State, b.BatchID)
+				require.True(t, b.DueAt.Add(window+time.Minute).After(at))
+			}
+		}
+		missed := map[string]bool{}
+		for _, id := range []string{single, sharded} {
+			for _, b := range ns.Batches(id) {
+				missed[b.BatchID] = b.State == "MISSED"
+			}
+		}
+		for _, start := range x.Starts() {
+			require.False(t, missed[start.Run.BatchID], "%s was missed and started", start.Run.BatchID)
 		}
 		axtest.NothingTwice(t, x)
 		s.LedgerClean(t)

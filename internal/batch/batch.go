@@ -30,6 +30,9 @@ const (
 	Missed      State = "MISSED"      // trigger; final, its time passed while nobody could fire it
 )
 
+// Unstarted tells that nothing of a batch has gone to an executor yet, or all of it came back.
+func (s State) Unstarted() bool { return s == Waiting || s == Delayed || s == Ready }
+
 // Event is what can happen to a batch.
 type Event string
 

@@ -548,6 +548,7 @@ func (o *Outcome) TakeUp(ctx context.Context, f store.Fence) error {
 				}
 				shared[row.BatchID] = b
 			}
+			b.Begun = b.Begun || row.Attempt > 1 || row.Status != batch.RunScheduled || !head.State.Unstarted()
 			if !b.Admitted && (head.State != batch.Delayed || row.Attempt > 1 || row.Status != batch.RunScheduled) {
 				b.Admitted = true
 				o.ready.Active(b.Active())

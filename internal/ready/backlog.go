@@ -8,6 +8,9 @@ import (
 	"github.com/ax-scheduler/ax/internal/quota"
 )
 
+// expireEvery is how often, in milliseconds, it is looked whether catch-ups that wait for an executor are too late.
+const expireEvery = 1000
+
 // ReasonMissedWindow is a catch-up's that found no start before its latest.
 const ReasonMissedWindow = "missed_window"
 
@@ -122,6 +125,9 @@ func latest(b *Batch) int64 {
 // drain rates say. The plan has spaced them already; here is where it holds, whoever planned and
 // however long nobody could start anything.
 func (r *Ready) catchUp(list []group, now int64, v *Verdicts) {
+	if now-r.expiredAt >= expireEvery {
+		r.expire(now)
+	}
 	for _, g := range r.overdue {
 		v.Missed = append(v.Missed, Skip{g.list, ReasonMissedWindow})
 	}
@@ -170,6 +176,57 @@ func (r *Ready) catchUp(list []group, now int64, v *Verdicts) {
 // unbegun tells that an execution would be the beginning of a batch that drain rates hold back.
 func unbegun(e *Execution) bool {
 	return e.Batch.Late() && !e.Batch.Begun && e.Attempt == 1 && e.Moves == 0 && (e.Bound == nil || !e.Bound.Sent)
+}
+
+// tooLate tells that a catch-up that was let in has not begun at its latest start: nobody could take it in time.
+func tooLate(e *Execution, now int64) bool {
+	return e.Batch.CatchUp && unbegun(e) && now > latest(e.Batch)
+}
+
+// expire takes catch-ups out of their queues that are too late: the next Due says that they are missed.
+func (r *Ready) expire(now int64) {
+	r.expiredAt = now
+	groups := map[*Batch]*group{}
+	parted := false
+	add := func(e *Execution) {
+		g := groups[e.Batch]
+		if g == nil {
+			g = &group{}
+			groups[e.Batch] = g
+		}
+		g.list = append(g.list, e)
+	}
+	for _, t := range r.tenants {
+		for l, q := range t.lanes {
+			if !l.late {
+				continue
+			}
+			q.Remove(func(e *Execution) bool {
+				late := tooLate(e, now)
+				if late {
+					add(e)
+				}
+				return late
+			})
+			if q.Len() == 0 {
+				delete(t.lanes, l)
+			}
+		}
+	}
+	for b, g := range groups {
+		parted = parted || len(g.list) < b.Total
+	}
+	if parted { // drain rates hold some of their shards back
+		for _, e := range r.takeOut(func(e *Execution) bool { return groups[e.Batch] != nil }) {
+			add(e)
+		}
+	}
+	for _, g := range groups {
+		r.overdue = append(r.overdue, *g)
+	}
+	if len(groups) > 0 {
+		r.Nudge()
+	}
 }
 
 // postpone gives a late batch, whose turn it is, another start when its drain rates do not let it begin now: what was

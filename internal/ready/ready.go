@@ -291,7 +291,9 @@ type Ready struct {
 	// pacesMax is the size at which idle paces are dropped.
 	pacesMax int
 	held     []group // catch-ups whose drain is paused
-	overdue  []group // catch-ups that were let in too late
+	overdue  []group // catch-ups that were let in too late, or taken by nobody in time
+	// expiredAt is when it was looked last for catch-ups that wait in vain.
+	expiredAt int64
 	// filling are the jobs with backfills, fillAt when the drain rates let the next of them start, and
 	// fillFrom when that was looked at last.
 	filling          map[int64]bool
@@ -644,6 +646,11 @@ func (r *Ready) round(now int64, most int, t *turn, place func(e *Execution, lim
 			q := r.tenants[ns].lanes[l]
 			head, _ := q.Peek(now)
 			e := head.Value
+			if tooLate(e, now) {
+				r.expire(now)
+				progress = true
+				continue
+			}
 			if r.postpone(e, now) {
 				q.Pop(now)
 				progress = true
@@ -744,6 +751,10 @@ func (r *Ready) Stops() []Stop {
 func (r *Ready) TakeOut(want func(*Execution) bool) []*Execution {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.takeOut(want)
+}
+
+func (r *Ready) takeOut(want func(*Execution) bool) []*Execution {
 	var out []*Execution
 	part := func(g group) group {
 		kept := g.list[:0:0]

@@ -86,7 +86,7 @@ func reasons() map[string]message.Text {
 		trigger.ReasonMisfireAll:                 {EN: "Late: firings that were missed are caught up with.", ZH: "补偿执行：补执行错过的触发。"},
 		trigger.ReasonMissed:                     {EN: "Missed: its time passed while nobody could fire it.", ZH: "已错过：触发时间内调度不可用。"},
 		trigger.ReasonMissedClock:                {EN: "Missed: the clock was turned forward over its time.", ZH: "已错过：时钟向前跳变，越过了触发时间。"},
-		ready.ReasonMissedWindow:                 {EN: "Missed: at the drain rate it could not start before its latest start (misfire window).", ZH: "已错过：按追补速率无法在最晚启动时间（补偿窗口）内启动。"},
+		ready.ReasonMissedWindow:                 {EN: "Missed: it could not start before its latest start (misfire window): the drain rate did not let it, or no executor took it in time.", ZH: "已错过：未能在最晚启动时间（补偿窗口）前启动：追补速率不允许，或没有执行器及时接收。"},
 		reasonBackfill:                           {EN: "Cancelled: somebody cancelled what was left of the backfill, or deleted the job.", ZH: "已取消：剩余的补数被取消，或作业被删除。"},
 		reasonDropped:                            {EN: "Missed: an operator gave the backlog up.", ZH: "已错过：操作员放弃了积压的触发。"},
 		reasonPaused:                             {EN: "Missed: the job was switched off before the backlog reached it.", ZH: "已错过：追补到此次触发之前，作业已停用。"},
