@@ -143,7 +143,7 @@ func TestTheDatabaseIsReadOnlyThenKilledThenElsewhere(t *testing.T) {
 	s.LedgerClean(t)
 }
 
-// F8: the network to the database swallows everything in silence. A replica that is cut off so stops acting by itself, the other
+// C296, F8: the network to the database swallows everything in silence. A replica that is cut off so stops acting by itself, the other
 // takes over, and no call waits for ever.
 func TestAReplicaIsCutOffFromTheDatabaseInSilence(t *testing.T) {
 	db := storetest.StartPrivate(t)

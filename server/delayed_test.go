@@ -446,7 +446,9 @@ func TestAJobThatIsDeletedWhileItIsAsked(t *testing.T) {
 	row, err := s.Store().NamespaceByName(t.Context(), ns.Name)
 	require.NoError(t, err)
 	for what, call := range map[string]func(job string) axtest.Answer{
-		"run now": func(job string) axtest.Answer { return ns.Client.Do(t, http.MethodPost, ns.Path("/jobs/"+job+"/trigger"), nil) },
+		"run now": func(job string) axtest.Answer {
+			return ns.Client.Do(t, http.MethodPost, ns.Path("/jobs/"+job+"/trigger"), nil)
+		},
 		"delayed": func(job string) axtest.Answer {
 			return ns.Client.Do(t, http.MethodPost, ns.Path("/jobs/"+job+"/delayed"), map[string]any{"delay": "1h"})
 		},

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"syscall"
@@ -460,4 +463,97 @@ func TestWhatComesWhileTheOwnerCanNotBeReached(t *testing.T) {
 		return len(waiting) <= 1 // a heartbeat
 	})
 	a.LedgerClean(t)
+}
+
+// C290: of three servers the one that owns most is killed again and again, and comes back. Every planned instant has one fate,
+// whoever was there ran it, and after each kill the jobs go on by themselves.
+func TestOwnersAreKilledAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	list := axtest.Replicas(t, 3)
+	l := newLoad(t, list, 3, 2, "2s", axtest.Succeed)
+	for round := range 3 {
+		axtest.Pause(4 * time.Second)
+		owner := slices.MaxFunc(list, func(a, b *axtest.Server) int {
+			return cmp.Compare(a.Metric("ax_buckets_owned"), b.Metric("ax_buckets_owned"))
+		})
+		at := time.Now()
+		owner.Kill()
+		axtest.WaitFor(t, "all jobs go on", func() bool {
+			on := map[string]bool{}
+			for _, s := range axtest.Ledger(l.executors...) {
+				if time.UnixMilli(s.Run.DueAt).After(at) {
+					on[s.Run.Job.ID] = true
+				}
+			}
+			return len(on) == 6
+		})
+		t.Logf("round %d: all jobs had fired again %s after the kill", round, time.Since(at))
+		owner.Again()
+		axtest.Even(t, list...)
+	}
+	l.end(t, list[0])
+	for i, ns := range l.spaces {
+		for _, id := range l.jobs[i] {
+			fates(t, ns.At(list[0]), id, 2*time.Second, l.executors...)
+		}
+	}
+	l.check(t, list[0])
+}
+
+// C330, C336: two servers, fifty jobs every second, a database 20 ms away and a processor that others use too: each job has one
+// run or one recorded reason for each planned second, none twice, and every schedule goes on to the end.
+func TestFiftyJobsASecondOnASlowDatabase(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.Database(t)
+	u, err := url.Parse(dsn)
+	require.NoError(t, err)
+	p := axtest.NewProxy(t, u.Host)
+	u.Host = p.Address
+	list := axtest.ReplicasOn(t, []string{u.String(), u.String()})
+	l := newLoad(t, list, 2, 25, "1s", axtest.Succeed)
+	busy, stop := context.WithCancel(t.Context())
+	defer stop()
+	for range 2 {
+		go func() {
+			for busy.Err() == nil { //nolint:revive // that is the stress
+			}
+		}()
+	}
+	p.Slow(20 * time.Millisecond)
+	axtest.Pause(20 * time.Second)
+	p.Slow(0)
+	stop()
+	l.end(t, list[0])
+	for i, ns := range l.spaces {
+		for _, id := range l.jobs[i] {
+			fates(t, ns.At(list[0]), id, time.Second, l.executors...)
+			require.GreaterOrEqual(t, len(ns.At(list[0]).Batches(id)), 15, "it went on")
+		}
+	}
+	l.check(t, list[0])
+}
+
+// C407: one of fifteen changes of what schedules is the victim of a deadlock. It is tried again, the other jobs go on, and no firing
+// is lost or doubled.
+func TestDeadlocksInEveryTransaction(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.Database(t)
+	u, err := url.Parse(dsn)
+	require.NoError(t, err)
+	p := axtest.NewProxy(t, u.Host)
+	u.Host = p.Address
+	s := axtest.Start(t, axtest.Database(u.String()))
+	l := newLoad(t, []*axtest.Server{s}, 3, 5, "1s", axtest.Succeed)
+	p.Deadlocks(15)
+	axtest.Pause(15 * time.Second)
+	n := p.Deadlocks(0)
+	require.Greater(t, n, 20, "there were deadlocks")
+	t.Logf("%d deadlocks", n)
+	l.end(t, s)
+	for i, ns := range l.spaces {
+		for _, id := range l.jobs[i] {
+			fates(t, ns, id, time.Second, l.executors...)
+		}
+	}
+	l.check(t, s)
 }

@@ -22,6 +22,9 @@ type Proxy struct {
 	off    bool
 	stall  bool
 	slow   time.Duration
+	every  int // of so many statements one is answered with a deadlock; 0 = none
+	asked  int
+	locked int // statements that were
 	lose   int // commits whose answer is to be lost
 	lost   int
 	open   map[net.Conn]struct{}
@@ -89,6 +92,40 @@ func (p *Proxy) Slow(by time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.slow = by
+}
+
+// Deadlocks answers one of so many changes to a bucket's lease row or to an execution as the database does that chose
+// the transaction as the victim of a deadlock; 0 ends that. It returns how many were answered so.
+func (p *Proxy) Deadlocks(every int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.every = every
+	return p.locked
+}
+
+// victim tells whether a client's packet is a statement that is to be answered with a deadlock; p.mu is held.
+func (p *Proxy) victim(packet []byte) bool {
+	const query = 3
+	if p.every == 0 || len(packet) < 6 || packet[4] != query || int(packet[0])|int(packet[1])<<8|int(packet[2])<<16 != len(packet)-4 {
+		return false
+	}
+	if !bytes.Contains(packet, []byte("bucket_lease")) && !bytes.HasPrefix(packet[5:], []byte("INSERT")) && !bytes.HasPrefix(packet[5:], []byte("UPDATE")) {
+		return false
+	}
+	p.asked++
+	if p.asked%p.every != 0 {
+		return false
+	}
+	p.locked++
+	return true
+}
+
+// deadlock is the database's answer to the victim of a deadlock.
+func deadlock() []byte {
+	const text = "Deadlock found when trying to get lock; try restarting transaction"
+	packet := append([]byte{0, 0, 0, 1, 0xff, 0xbd, 0x04, '#', '4', '0', '0', '0', '1'}, text...)
+	packet[0] = byte(len(packet) - 4)
+	return packet
 }
 
 // Target makes new connections go elsewhere.
@@ -162,10 +199,18 @@ func (p *Proxy) pass(from, to net.Conn, asks bool, mute *atomic.Bool) {
 				p.lose--
 				p.lost++
 			}
+			victim := asks && p.victim(buffer[:n])
 			p.mu.Unlock()
 			if stall {
 				<-moved
 				return
+			}
+			if victim {
+				// The database never hears of it; the client ends the transaction itself.
+				if _, err := from.Write(deadlock()); err != nil {
+					return
+				}
+				continue
 			}
 			if asks && slow > 0 {
 				Pause(slow)
