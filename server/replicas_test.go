@@ -281,10 +281,10 @@ func (l *load) check(t *testing.T, by *axtest.Server) {
 		at := ns.At(by)
 		for _, id := range l.jobs[i] {
 			for _, b := range at.Batches(id) {
-				switch {
-				case b.State == "SUCCEEDED":
+				switch b.State {
+				case "SUCCEEDED":
 					require.NotZero(t, starts[b.BatchID], "%s ran nowhere", b.BatchID)
-				case b.State == "MISSED": // a catch-up that the end of the load found waiting
+				case "MISSED": // a catch-up that the end of the load found waiting
 					require.Equal(t, "missed_paused", b.Code(), b.BatchID)
 				default:
 					require.Contains(t, []string{"SKIPPED", "CANCELLED"}, b.State, "%s: %s", b.BatchID, b.Code())
@@ -515,7 +515,7 @@ func TestFiftyJobsASecondOnASlowDatabase(t *testing.T) {
 	defer stop()
 	for range 2 {
 		go func() {
-			for busy.Err() == nil { //nolint:revive // that is the stress
+			for busy.Err() == nil { // that is the stress
 			}
 		}()
 	}
