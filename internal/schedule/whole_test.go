@@ -12,9 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// whole makes the sampled property below ask everything there is.
-const whole = "AX_TEST_WHOLE"
-
 // shown is the civil clock at each step around a clock change, as seconds that would be UTC.
 type shown struct {
 	start, step int64
@@ -110,10 +107,10 @@ func askedAround(before, after int64) []asked {
 }
 
 // M8: all zones, all their clock changes from 1970 to 2099, all policies, against a reading of the civil
-// clock. By default every 61st change; with AX_TEST_WHOLE=1 all of them.
+// clock, second by second where an offset has some. By default every 61st change; see wholeEnv.
 func TestNextAgreesWithTheCivilClockAtEveryChange(t *testing.T) {
 	every := 61
-	if os.Getenv(whole) != "" {
+	if os.Getenv(wholeEnv) != "" {
 		every = 1
 	}
 	const edge = 4 * time.Hour

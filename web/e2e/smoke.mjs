@@ -404,12 +404,52 @@ async function walk() {
     fail('the skip link does not lead to the content')
   say('small screen and skip link')
 
+  await otherClocks()
+
   // Nothing of the session is where scripts could keep it.
   const kept = await page.evaluate(() => JSON.stringify({ ...localStorage, ...sessionStorage }))
   if (token && kept.includes(token)) fail('the access token is in the storage')
   await page.getByRole('button', { name: 'Sign out' }).click()
   await page.getByLabel('User name').waitFor()
   say('sign-out leads to the sign-in page')
+}
+
+// C404: a browser in Los Angeles, a job in Shanghai. Every time says its offset, and a page has one clock: the job's on pages about
+// one job, local time elsewhere, and what the reader chose wherever they are.
+async function otherClocks() {
+  const far = await browser.newContext({ locale: 'en-US', timezoneId: 'America/Los_Angeles', reducedMotion: 'reduce' })
+  const there = await far.newPage()
+  there.setDefaultTimeout(30_000)
+  const local = await there.evaluate(() => {
+    const minutes = -new Date().getTimezoneOffset()
+    return `${minutes < 0 ? '-' : '+'}${String(Math.abs(minutes) / 60).padStart(2, '0')}:00`
+  })
+  if (local !== '-08:00' && local !== '-07:00') fail(`the browser is not in Los Angeles: ${local}`)
+  await there.goto(`${base}${jobPath.replace(/^\//, '')}`)
+  await there.getByLabel('User name').fill(username)
+  await there.getByLabel('Password', { exact: true }).fill(password)
+  await there.getByRole('button', { name: words.en.login }).click()
+  for (const [choice, path, want] of [
+    ['job', jobPath, ['+08:00']],
+    ['utc', jobPath, ['+00:00']],
+    ['local', jobPath, ['-08:00', '-07:00']],
+    ['job', `ns/${ns}/executions`, ['-08:00', '-07:00']],
+  ]) {
+    await there.goto(`${base}${path.replace(/^\//, '')}`)
+    await there.locator('select[aria-label="Times shown in"]').first().selectOption(choice)
+    await there.locator('time .offset').first().waitFor()
+    await there.waitForFunction(() => !document.querySelector('.skeleton, [data-preview=waiting]'))
+    const shown = await there.evaluate(() =>
+      [...document.querySelectorAll('time')].map(
+        (one) => one.querySelector('.offset')?.textContent ?? `none: ${one.textContent}`,
+      ),
+    )
+    const other = shown.filter((one) => !want.includes(one))
+    if (shown.length === 0 || other.length > 0)
+      fail(`times in ${choice} on ${path}: ${[...new Set(other)].join(', ')} of ${shown.length}`)
+  }
+  await far.close()
+  say('every time says its offset, and a page has one clock')
 }
 
 try {

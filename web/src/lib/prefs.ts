@@ -17,7 +17,8 @@ function first(): Prefs {
   const defaults: Prefs = {
     lang: navigator.language.toLowerCase().startsWith('zh') ? 'zh' : 'en',
     theme: 'system',
-    zone: 'local',
+    // On pages about one job its own clock, elsewhere local time.
+    zone: 'job',
     namespace: '',
   }
   try {

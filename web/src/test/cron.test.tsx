@@ -6,6 +6,7 @@ import type { Trigger } from '../api/types'
 import { PreviewPanel } from '../components/PreviewPanel'
 import { TriggerEditor } from '../components/TriggerEditor'
 import { usePreview } from '../components/usePreview'
+import { setPrefs } from '../lib/prefs'
 import { inLanguage, json, renderPage } from './render'
 
 const refusal = {
@@ -57,6 +58,7 @@ function Form({ expr }: { expr: string }) {
   )
 }
 
+// C373
 test('a refusal stands at its field, and the suggestion mends it', async () => {
   await inLanguage('en')
   await renderPage(<Form expr="0 0 * * *" />)
@@ -79,6 +81,7 @@ test('the refusal is in the chosen language', async () => {
   expect(screen.getByRole('button', { name: '改用 0 0 0 * * ?' })).toBeInTheDocument()
 })
 
+// C373
 test('the preview shows weekday, offset, notes and warnings as the server sent them', async () => {
   await inLanguage('en')
   await renderPage(<Form expr="0 30 2 * * ?" />)
@@ -89,6 +92,19 @@ test('the preview shows weekday, offset, notes and warnings as the server sent t
   ])
   expect(screen.getByText('Look out')).toBeInTheDocument()
   expect(asked[0]?.count).toBe(10)
+})
+
+// C404
+test('the preview is on the clock that the reader chose for all times', async () => {
+  await inLanguage('en')
+  setPrefs({ zone: 'utc' })
+  await renderPage(<Form expr="0 30 2 * * ?" />)
+  const items = await screen.findAllByRole('listitem')
+  expect(items.map((item) => item.textContent)).toEqual([
+    'Sat 2026-03-07 07:30:00 +00:00',
+    'Sun 2026-03-08 07:00:00 +00:0002:30 does not exist that day',
+  ])
+  setPrefs({ zone: 'job' })
 })
 
 test('the server is asked when the typing pauses, not at each key', async () => {
