@@ -638,6 +638,32 @@ CREATE TABLE audit_digest (
 
 ALTER TABLE job_version ADD COLUMN comment VARCHAR(512) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT '';
 
+-- 0015_secret.sql
+
+-- versions of secrets, each sealed with a data key of its own
+CREATE TABLE secret (
+  ns_id BIGINT NOT NULL,
+  name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  version BIGINT NOT NULL,
+  sealed TEXT CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  mark VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  length INT NOT NULL,
+  description VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  updated_at BIGINT NOT NULL,
+  updated_by VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  PRIMARY KEY (ns_id, name, version)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+
+-- which jobs name a secret (active = 1) or have named it
+CREATE TABLE secret_use (
+  ns_id BIGINT NOT NULL,
+  secret VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  job_id BIGINT NOT NULL,
+  active TINYINT NOT NULL,
+  PRIMARY KEY (ns_id, secret, job_id),
+  KEY ix_secret_use_job (job_id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+
 -- what goose, the migrator, knows: every file above was applied
 CREATE TABLE goose_db_version (
   id bigint(20) unsigned NOT NULL AUTO_INCREMENT,
@@ -646,4 +672,4 @@ CREATE TABLE goose_db_version (
   tstamp datetime NULL default CURRENT_TIMESTAMP,
   PRIMARY KEY(id)
 );
-INSERT INTO goose_db_version (version_id, is_applied) VALUES (0, 1), (1, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (11, 1), (12, 1), (13, 1), (14, 1);
+INSERT INTO goose_db_version (version_id, is_applied) VALUES (0, 1), (1, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (11, 1), (12, 1), (13, 1), (14, 1), (15, 1);

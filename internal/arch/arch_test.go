@@ -47,6 +47,7 @@ var mayImport = map[string]string{
 	"internal/egress":  "internal/message",
 	"internal/auth":    "internal/clock internal/message internal/metric internal/seal internal/store",
 	// then what stands on it.
+	"internal/secret":   "internal/job internal/seal internal/store",
 	"internal/appkey":   "internal/clock internal/egress internal/protocol internal/seal internal/store",
 	"internal/registry": "internal/clock internal/egress internal/protocol internal/routing internal/store",
 	"internal/outcome":  "internal/batch internal/clock internal/cluster internal/job internal/metric internal/protocol internal/ready internal/registry internal/routing internal/schedule internal/store",
@@ -62,14 +63,14 @@ var mayImport = map[string]string{
 	"server/peer":        "internal/clock internal/cluster internal/metric internal/protocol internal/store",
 	"server/executorapi": "internal/appkey internal/batch internal/clock internal/cluster internal/metric internal/outcome internal/protocol internal/registry internal/store server/httpx server/peer",
 	"server/api": "internal/appkey internal/audit internal/auth internal/batch internal/clock internal/cluster internal/egress internal/filter internal/icalendar internal/job internal/message " +
-		"internal/metric internal/outcome internal/protocol internal/ready internal/registry internal/routing internal/schedule internal/store internal/trigger server/httpx server/peer",
+		"internal/metric internal/outcome internal/protocol internal/ready internal/registry internal/routing internal/schedule internal/secret internal/store internal/trigger server/httpx server/peer",
 
 	// Tier 4 wires it all.
 	"internal/config": "",
 	"web":             "",
 	"web/dev/serve":   "web",
 	"server/app": "internal/appkey internal/audit internal/auth internal/clock internal/cluster internal/config internal/dispatch internal/egress internal/job internal/message " +
-		"internal/metric internal/outcome internal/protocol internal/ready internal/registry internal/routing internal/seal internal/store internal/sweep " +
+		"internal/metric internal/outcome internal/protocol internal/ready internal/registry internal/routing internal/seal internal/secret internal/store internal/sweep " +
 		"internal/trigger server/api server/executorapi server/httpx server/peer web",
 	"server/bench": "internal/batch internal/protocol internal/schedule internal/store",
 	"server/cli":   "internal/audit internal/config internal/ledger internal/message internal/protocol internal/schedule internal/seal internal/store server/app server/bench",

@@ -42,6 +42,8 @@ const (
 	JobExport       Permission = "job.export"
 	CalendarRead    Permission = "calendar.read"
 	CalendarWrite   Permission = "calendar.write" // changes every job that uses it
+	SecretList      Permission = "secret.list"    // names and versions: nobody reads a value
+	SecretWrite     Permission = "secret.write"
 	LimitRead       Permission = "limit.read"
 	LimitWrite      Permission = "limit.write"
 	BatchRead       Permission = "batch.read"
@@ -76,6 +78,7 @@ var all = []Permission{ //nolint:gochecknoglobals // constant
 	EventCreate,
 	TokenRead, TokenCreate, TokenDelete,
 	CalendarRead, CalendarWrite,
+	SecretList, SecretWrite,
 	LimitRead, LimitWrite,
 	BatchRead, BatchCancel, BatchRetry,
 	LogRead,
@@ -98,7 +101,7 @@ func (p Permission) Known() bool {
 // can not read rights.
 func (p Permission) Mutates() bool {
 	_, action, _ := strings.Cut(string(p), ".")
-	return action != "read" && action != "export"
+	return action != "read" && action != "list" && action != "export"
 }
 
 // PlatformOnly tells whether p is asked of the platform (namespace 0) and never within a
@@ -141,12 +144,12 @@ type role struct {
 }
 
 func roles() []role {
-	view := []Permission{NamespaceRead, MemberRead, AppRead, ExecutorRead, JobRead, CalendarRead, LimitRead, BatchRead, AlertRead, QuotaRead, EgressRead}
+	view := []Permission{NamespaceRead, MemberRead, AppRead, ExecutorRead, JobRead, CalendarRead, SecretList, LimitRead, BatchRead, AlertRead, QuotaRead, EgressRead}
 	readOnly := slices.Concat(view, []Permission{LogRead})
 	operator := slices.Concat(readOnly, []Permission{JobRun, EventCreate, JobPause, BatchCancel, BatchRetry, ExecutorPause, LimitWrite, AlertUpdate})
 	// Who defines jobs may stop them and their batches; draining executors and acknowledging
 	// alerts are an operator's.
-	developer := slices.Concat(readOnly, []Permission{JobCreate, JobUpdate, JobDelete, JobImport, JobExport, CalendarWrite, JobRun, EventCreate, JobPause, BatchCancel, BatchRetry})
+	developer := slices.Concat(readOnly, []Permission{JobCreate, JobUpdate, JobDelete, JobImport, JobExport, CalendarWrite, SecretWrite, JobRun, EventCreate, JobPause, BatchCancel, BatchRetry})
 	auditor := slices.Concat(view, []Permission{AuditRead, AuditExport})
 	admin := slices.Concat(operator, developer, auditor, []Permission{
 		NamespaceUpdate, MemberCreate, MemberUpdate, MemberDelete, AppCreate, AppDelete,

@@ -64,6 +64,8 @@ type Dispatch struct {
 	metrics  *metric.Metrics
 	log      *slog.Logger
 	client   *Client
+	fill     func(ctx context.Context, b *ready.Batch) (string, error)
+	noSecret func(err error) bool
 	settings Settings
 	origin   string // "[ax-<port>]" of the dispatch line
 
@@ -92,6 +94,10 @@ type Config struct {
 	Metrics  *metric.Metrics
 	Log      *slog.Logger
 	Client   *Client
+	// Fill puts secrets into the parameters of a batch; an error for which NoSecret is true says that one of them can not
+	// be had, any other that they could not be read now.
+	Fill     func(ctx context.Context, b *ready.Batch) (string, error)
+	NoSecret func(err error) bool
 	Settings Settings
 	Port     int
 }
@@ -100,7 +106,7 @@ type Config struct {
 func New(c Config) *Dispatch {
 	return &Dispatch{
 		store: c.Store, cluster: c.Cluster, ready: c.Ready, registry: c.Registry, outcome: c.Outcome, router: c.Router, clock: c.Clock, metrics: c.Metrics, log: c.Log,
-		client: c.Client, settings: c.Settings, origin: "[ax-" + strconv.Itoa(c.Port) + "]", senders: map[int64]*sender{},
+		client: c.Client, fill: c.Fill, noSecret: c.NoSecret, settings: c.Settings, origin: "[ax-" + strconv.Itoa(c.Port) + "]", senders: map[int64]*sender{},
 	}
 }
 

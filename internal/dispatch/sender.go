@@ -6,11 +6,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ax-scheduler/ax/internal/batch"
 	"github.com/ax-scheduler/ax/internal/clock"
 	"github.com/ax-scheduler/ax/internal/egress"
+	"github.com/ax-scheduler/ax/internal/job"
 	"github.com/ax-scheduler/ax/internal/outcome"
 	"github.com/ax-scheduler/ax/internal/protocol"
 	"github.com/ax-scheduler/ax/internal/ready"
@@ -102,6 +104,9 @@ func (d *Dispatch) work(ctx context.Context, worker int64, s *sender) {
 		for n < len(s.queue) && n < d.settings.PerRequest {
 			b := s.queue[n].e.Batch
 			add := len(b.Params) + b.EventBytes + 600
+			if names, _ := job.SecretNames(b.Params); len(names) > 0 {
+				add += strings.Count(b.Params, "${secret:") * 2 * job.MaxSecret // each byte may be escaped
+			}
 			if n > 0 && size+add > maxBody {
 				break
 			}
@@ -187,6 +192,15 @@ func (d *Dispatch) deliver(ctx context.Context, part []delivery) {
 		d.later(part)
 		return
 	}
+	params, err := d.filled(ctx, part)
+	if err != nil {
+		d.log.WarnContext(ctx, "secrets not read", slog.Int("executions", len(part)), slog.String("err", err.Error()))
+		d.later(part)
+		return
+	}
+	if part = slices.DeleteFunc(slices.Clone(part), func(p delivery) bool { _, ok := params[p.e.Batch.ID]; return !ok }); len(part) == 0 {
+		return
+	}
 	worker := part[0].worker
 	executions := make([]protocol.RunExecution, len(part))
 	lease := d.registry.Settings().Lease.Milliseconds()
@@ -194,7 +208,7 @@ func (d *Dispatch) deliver(ctx context.Context, part []delivery) {
 		b := p.e.Batch
 		executions[i] = protocol.RunExecution{
 			BatchID: b.ID, ExecutionID: strconv.FormatInt(p.e.ID, 10), Fence: protocol.Fence{Attempt: p.e.Attempt, Epoch: p.fence.Epoch},
-			Job: protocol.RunJob{ID: strconv.FormatInt(b.JobID, 10), Name: b.Def.Name, Version: b.JobVersion}, Handler: b.Def.Handler, Params: b.Params,
+			Job: protocol.RunJob{ID: strconv.FormatInt(b.JobID, 10), Name: b.Def.Name, Version: b.JobVersion}, Handler: b.Def.Handler, Params: params[b.ID],
 			ShardingID: p.e.Shard, ShardingTotal: b.Total, Attempt: p.e.Attempt, DueAt: b.DueAt, PlannedFor: b.PlannedFor, Zone: b.Zone,
 			TimeoutMs: time.Duration(b.Def.Timeout).Milliseconds(), LeaseMs: lease, Trigger: b.Kind, Event: events[b.ID], TraceID: batch.TraceID(b.ID, p.e.ID),
 		}
@@ -256,6 +270,33 @@ func (d *Dispatch) deliver(ctx context.Context, part []delivery) {
 		}
 		wait = min(wait*2, 8*time.Second)
 	}
+}
+
+// filled gives the parameters of a request's batches with their secrets. Executions whose secrets can not be had are
+// rejected and left out.
+func (d *Dispatch) filled(ctx context.Context, part []delivery) (map[string]string, error) {
+	out := make(map[string]string, len(part))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.settings.AckTimeout)
+	defer cancel()
+	var refused []*outcome.Report
+	for _, p := range part {
+		b := p.e.Batch
+		if _, done := out[b.ID]; done {
+			continue
+		}
+		text, err := d.fill(ctx, b)
+		if d.noSecret(err) {
+			d.log.WarnContext(ctx, "secret can not be had", slog.String("batch", b.ID), slog.String("err", err.Error()))
+			refused = append(refused, &outcome.Report{ExecutionID: p.e.ID, Under: p.fence, Event: batch.RunReject, Reason: outcome.ReasonSecret, NoRetry: true})
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out[b.ID] = text
+	}
+	d.outcome.Report(refused...)
+	return out, nil
 }
 
 // events reads what the batches of a request carry. Short ones are in memory.

@@ -138,6 +138,9 @@ func (d *Definition) Validate(now time.Time, strategies []string) error {
 	} else if !utf8.ValidString(d.Params) {
 		refuse("not_utf8", "params", "", "This is not valid UTF-8 text.", "不是有效的 UTF-8 文本。", "")
 	}
+	if p := ValidSecrets("params", d.Params); p != nil {
+		bad = append(bad, p)
+	}
 	oneOf("routing.strategy", d.Routing.Strategy, strategies...)
 	length("routing.hashKey", d.Routing.HashKey, MaxName, false)
 	for _, check := range []func() *message.Invalid{

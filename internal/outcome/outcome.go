@@ -80,6 +80,7 @@ const (
 	ReasonWaitTimeout   = "waited_too_long"
 	ReasonExecutorErr   = "executor_answer_not_understood"
 	ReasonDatabase      = "database_unavailable"
+	ReasonSecret        = "secret_missing" //nolint:gosec // the name of a reason
 	ReasonRescheduled   = "rescheduled"
 	ReasonJobDeleted    = "job_deleted"
 	ReasonClock         = "clock_went_back"

@@ -213,19 +213,19 @@ func (s *Store) ForgetExecutors(ctx context.Context, before int64) error {
 }
 
 // AppOf is the name of the app that an execution of a namespace belongs to, as its batch is
-// pinned to it.
-func (s *Store) AppOf(ctx context.Context, ns, executionID int64) (string, error) {
-	var job, version int64
-	err := s.read.QueryRowContext(ctx, "SELECT b.job_id, b.job_version FROM execution_log e JOIN execution_batch b ON b.due_at = e.trigger_time AND b.batch_id = e.batch_id AND b.day = e.day WHERE e.id = ? AND e.day = ? AND e.ns_id = ?", executionID, batch.ExecutionDay(executionID), ns).Scan(&job, &version)
+// pinned to it, and its job.
+func (s *Store) AppOf(ctx context.Context, ns, executionID int64) (app string, job int64, err error) {
+	var version int64
+	err = s.read.QueryRowContext(ctx, "SELECT b.job_id, b.job_version FROM execution_log e JOIN execution_batch b ON b.due_at = e.trigger_time AND b.batch_id = e.batch_id AND b.day = e.day WHERE e.id = ? AND e.day = ? AND e.ns_id = ?", executionID, batch.ExecutionDay(executionID), ns).Scan(&job, &version)
 	if errors.Is(err, sql.ErrNoRows) {
-		return "", ErrNotFound
+		return "", 0, ErrNotFound
 	}
 	if err != nil {
-		return "", unavailable(err)
+		return "", 0, unavailable(err)
 	}
 	def, err := s.Definition(ctx, job, version)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
-	return def.App, nil
+	return def.App, job, nil
 }

@@ -276,6 +276,9 @@ func (b *Bucket) writeTriggers(j *Job, hints map[int]int64) error {
 	if err := b.useLimits(j); err != nil {
 		return err
 	}
+	if err := b.useSecrets(j); err != nil {
+		return err
+	}
 	if err := b.openPeriods(j); err != nil {
 		return err
 	}
@@ -300,6 +303,10 @@ func (b *Bucket) DeleteJob(j Job, now int64, entry *AuditEntry) error {
 	}
 	if _, err := b.tx.ExecContext(b.ctx, "DELETE FROM run_limit_use WHERE job_id = ?", j.ID); err != nil {
 		return fmt.Errorf("delete use of limits: %w", err)
+	}
+	// What its runs that still write were given stays masked.
+	if _, err := b.tx.ExecContext(b.ctx, "UPDATE secret_use SET active = 0 WHERE job_id = ?", j.ID); err != nil {
+		return fmt.Errorf("end use of secrets: %w", err)
 	}
 	if err := b.closePeriods(j.ID, now); err != nil {
 		return err

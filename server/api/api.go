@@ -36,6 +36,7 @@ import (
 	"github.com/ax-scheduler/ax/internal/ready"
 	"github.com/ax-scheduler/ax/internal/registry"
 	"github.com/ax-scheduler/ax/internal/routing"
+	"github.com/ax-scheduler/ax/internal/secret"
 	"github.com/ax-scheduler/ax/internal/store"
 	"github.com/ax-scheduler/ax/internal/trigger"
 	"github.com/ax-scheduler/ax/server/httpx"
@@ -57,6 +58,8 @@ type Config struct {
 	Clock    clock.Clock
 	// ClockStatus is what the clocks of database and host say of each other.
 	ClockStatus func() clock.Status
+	// Secrets seals what jobs use and nobody reads.
+	Secrets *secret.Keeper
 	// Explain tells how the executor of an execution was chosen, if that was lately.
 	Explain func(execution int64) (routing.Explanation, bool)
 	Metrics *metric.Metrics
@@ -164,6 +167,7 @@ func New(r *gin.Engine, c Config) (*API, huma.API) {
 	a.appKeys()
 	a.jobs()
 	a.calendars()
+	a.secrets()
 	a.routing()
 	a.limits()
 	a.backlogs()

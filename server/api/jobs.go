@@ -413,6 +413,11 @@ func (a *API) definition(ctx context.Context, b JobBody, used int) (d job.Defini
 	if err := a.resolve(ctx, d.Triggers); err != nil {
 		return d, 0, err
 	}
+	if p, err := a.secretsThere(ctx, d.Params); err != nil {
+		return d, 0, err
+	} else if p != nil {
+		r.bad = append(r.bad, p)
+	}
 	last = d.Normalize(used)
 	err = d.Validate(a.Clock.Now(), a.Router.Strategies())
 	if invalid, ok := errors.AsType[*job.InvalidError](err); ok {
@@ -898,6 +903,11 @@ func (a *API) triggerJob(ctx context.Context, in *triggerJobInput) (*body[batchI
 	}
 	if ask.Params != nil && len(*ask.Params) > job.MaxParams {
 		return nil, httpx.Invalid(ctx, "too_long", "params", "", fmt.Sprintf("At most %d bytes; got %d.", job.MaxParams, len(*ask.Params)), fmt.Sprintf("最多 %d 字节，当前 %d 字节。", job.MaxParams, len(*ask.Params)))
+	}
+	if ask.Params != nil {
+		if bad := secretsOf(j.Definition.Params, *ask.Params); bad != nil {
+			return nil, bad
+		}
 	}
 	if ask.Entry, err = a.entry(ctx, auth.JobRun, "job", j.ID, j.Definition.Name, nil, map[string]any{"params": ask.Params}); err != nil {
 		return nil, err

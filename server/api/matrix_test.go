@@ -87,6 +87,12 @@ func (w *world) calendar(name string) {
 	require.Equal(w.t, http.StatusOK, a.Status, a.Text())
 }
 
+func (w *world) secret(name string) string {
+	a := w.ns.Client.Do(w.t, http.MethodPut, w.ns.Path("/secrets/"+name), map[string]any{"value": "a secret value"})
+	require.Equal(w.t, http.StatusOK, a.Status, a.Text())
+	return w.ns.Path("/secrets/" + name)
+}
+
 // plain is a fresh name without blanks.
 func (w *world) plain() string { return strings.ReplaceAll(w.fresh(), " ", "-") }
 
@@ -116,6 +122,7 @@ func operations() map[string]operation {
 	const delayed = "/api/v1/namespaces/{namespace}/delayed"
 	const limits = "/api/v1/namespaces/{namespace}/limits"
 	const calendars = "/api/v1/namespaces/{namespace}/calendars"
+	const secrets = "/api/v1/namespaces/{namespace}/secrets"
 	const batches = "/api/v1/namespaces/{namespace}/batches"
 	const executions = "/api/v1/namespaces/{namespace}/executions"
 	return map[string]operation{
@@ -301,6 +308,11 @@ func operations() map[string]operation {
 		}},
 		"GET " + calendars + "/{name}/days": {who: readers, status: 200, path: at("/calendars/steady/days?year=2026")},
 
+		"GET " + secrets:                {who: readers, status: 200, path: at("/secrets")},
+		"GET " + secrets + "/{name}":    {who: readers, status: 200, path: at("/secrets/steady")},
+		"PUT " + secrets + "/{name}":    {who: authors, status: 200, changes: "secret.write", path: func(w *world) string { return w.ns.Path("/secrets/" + w.plain()) }, body: func(*world) any { return map[string]any{"value": "a secret value"} }},
+		"DELETE " + secrets + "/{name}": {who: authors, status: 204, changes: "secret.write", path: func(w *world) string { return w.secret(w.plain()) }},
+
 		"GET " + jobs + "/{id}/versions":           {who: readers, status: 200, path: ofJob("/versions")},
 		"GET " + jobs + "/{id}/versions/{version}": {who: readers, status: 200, path: ofJob("/versions/1")},
 		"POST " + jobs + "/{id}/rollback": {who: authors, status: 200, changes: "job.update", path: ofJob("/rollback"), body: func(w *world) any {
@@ -344,6 +356,7 @@ func newWorld(t *testing.T, s *axtest.Server) *world {
 	w.spare = w.ns.App("spare").Worker(axtest.Succeed)
 	w.job = w.ns.Job(axtest.Def{"name": "steady"})
 	w.calendar("steady")
+	w.secret("steady")
 	w.batch = w.ns.Trigger(w.job)
 	w.execution = w.ns.Ended(w.batch).Executions[0].ID
 	return w

@@ -68,6 +68,7 @@ func reasons() map[string]message.Text {
 		outcome.ReasonMoves:                      {EN: "It was moved to other executors too often.", ZH: "转移到其他执行器的次数过多。"},
 		outcome.ReasonWaitTimeout:                {EN: "It waited too long for a free executor.", ZH: "等待空闲执行器的时间过长。"},
 		outcome.ReasonExecutorErr:                {EN: "The executor's answer was not understood.", ZH: "无法理解执行器的应答。"},
+		outcome.ReasonSecret:                     {EN: "A secret that its parameters name is not there, or can not be opened with this server's master key; write it again, then retry.", ZH: "参数引用的密钥不存在，或无法用本服务器的主密钥解开；请重新写入后再重试。"},
 		outcome.ReasonClock:                      {EN: "The clock went back before it was sent; it waits for its time again.", ZH: "发送前时钟回拨，重新等待其计划时间。"},
 		"waiting_" + outcome.ReasonNoExecutor:    {EN: "It waits: no executor of the app is online.", ZH: "等待中：该应用没有在线的执行器。"},
 		"waiting_" + outcome.ReasonNoHandler:     {EN: "It waits: no online executor has this handler.", ZH: "等待中：在线执行器都没有此处理器。"},

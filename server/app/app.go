@@ -43,6 +43,7 @@ import (
 	"github.com/ax-scheduler/ax/internal/registry"
 	"github.com/ax-scheduler/ax/internal/routing"
 	"github.com/ax-scheduler/ax/internal/seal"
+	"github.com/ax-scheduler/ax/internal/secret"
 	"github.com/ax-scheduler/ax/internal/store"
 	"github.com/ax-scheduler/ax/internal/sweep"
 	"github.com/ax-scheduler/ax/internal/trigger"
@@ -195,7 +196,18 @@ func (a *App) build() error {
 	})
 	_, port, _ := net.SplitHostPort(a.listener.Addr().String())
 	portNumber, _ := strconv.Atoi(port)
+	secrets, err := secret.New(a.store, a.sealer)
+	if err != nil {
+		return err
+	}
 	a.dispatch = dispatch.New(dispatch.Config{
+		Fill: func(ctx context.Context, b *ready.Batch) (string, error) {
+			return secrets.Fill(ctx, b.NS, b.Def.Params, b.Params)
+		},
+		NoSecret: func(err error) bool {
+			_, ok := errors.AsType[*secret.MissingError](err)
+			return ok
+		},
 		Store: a.store, Cluster: a.cluster, Ready: a.ready, Registry: a.registry, Outcome: a.outcome, Router: router, Clock: a.clock, Metrics: a.metrics, Log: a.log,
 		Client: client, Port: portNumber, Settings: dispatch.Settings{AckTimeout: c.AckTimeout, ExecutorWait: c.ExecutorWait, WaitLimit: c.WaitLimit, PerRequest: c.PerRequest},
 	})
@@ -203,13 +215,14 @@ func (a *App) build() error {
 	a.gauges()
 	output := api.NewOutput()
 	a.executors = executorapi.New(executorapi.Config{
-		Store: a.store, Cluster: a.cluster, Peers: a.peers, Ring: a.ring, Registry: a.registry, Outcome: a.outcome, Clock: a.clock, Metrics: a.metrics, Log: a.log, Output: output.Arrived,
+		Store: a.store, Cluster: a.cluster, Peers: a.peers, Ring: a.ring, Registry: a.registry, Outcome: a.outcome, Clock: a.clock, Metrics: a.metrics, Log: a.log, Output: output.Arrived, Secrets: secrets.Used,
 		OutputLimit: int64(c.OutputLimit) << 20, OutputPerDay: int64(c.OutputPerDay) << 20,
 	})
 	a.handler = a.routes(api.Config{
 		Store: a.store, Auth: a.auth, Ring: a.ring, Cluster: a.cluster, Peers: a.peers, Registry: a.registry, Ready: a.ready, Trigger: a.trigger, Outcome: a.outcome, Router: router, Clock: a.clock,
 		ClockStatus: a.clock.Status,
 		Explain:     a.dispatch.Explain,
+		Secrets:     secrets,
 		Metrics:     a.metrics, Log: a.log, Output: output, Version: Version, Commit: Commit, Demo: c.Demo, Secure: c.BehindTLSProxy,
 	})
 	a.trouble.Store("the database was not reached yet")

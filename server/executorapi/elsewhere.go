@@ -139,6 +139,9 @@ func (a *API) keepResults(ctx context.Context, from sender, body []byte) (any, e
 		return nil, err
 	}
 	if len(reports) > 0 {
+		if body, err = json.Marshal(m); err != nil { // as it is now: without secrets
+			return nil, err
+		}
 		if err := a.put(ctx, from, protocol.TypeResults, protocol.NewMessageID(), body); err != nil {
 			return nil, err
 		}

@@ -58,8 +58,8 @@ type API struct {
 	// output is called when an execution has new output.
 	output func(executionID int64)
 	quota  *quota
-	// secrets tells what must not be seen of an execution; nil = nothing.
-	secrets func(ctx context.Context, executionID int64) []string
+	// secrets tells what must not be seen of the runs of jobs; nil = nothing.
+	secrets func(ctx context.Context, ns int64, jobs ...int64) (map[int64][]string, error)
 }
 
 // Config is what an API needs.
@@ -76,9 +76,9 @@ type Config struct {
 	Output   func(executionID int64)
 	// OutputLimit bounds the output of one execution, OutputPerDay that of a namespace on a day, in bytes.
 	OutputLimit, OutputPerDay int64
-	// Secrets lists the values that an execution was given and that nobody may read in its output, messages
-	// and result: they are masked before they are stored. nil = none.
-	Secrets func(ctx context.Context, executionID int64) []string
+	// Secrets lists, by job, the values that runs of jobs of a namespace may have been given and that nobody may read in
+	// their output, messages and results: they are masked before they are stored. nil = none.
+	Secrets func(ctx context.Context, ns int64, jobs ...int64) (map[int64][]string, error)
 }
 
 // New makes the API.
@@ -394,19 +394,14 @@ func (a *API) reports(ctx context.Context, from sender, m resultsMessage) (repor
 	if len(m.Results) > protocol.MaxResults {
 		return nil, out, nil, refuse(http.StatusBadRequest, "too_many", "at most 500 results a message")
 	}
+	if err := a.veil(ctx, from.app.Namespace.ID, m.Results); err != nil {
+		return nil, out, nil, err
+	}
 	out.Answers = make([]protocol.Answer, len(m.Results))
 	for i, raw := range m.Results {
 		var r protocol.Result
 		decoded := json.Unmarshal(raw, &r) == nil
 		out.Answers[i] = protocol.Answer{ExecutionID: r.ExecutionID, Answer: protocol.Unknown}
-		if id, err := strconv.ParseInt(r.ExecutionID, 10, 64); err == nil && a.secrets != nil {
-			hide := a.hide(ctx, id)
-			r.Message = hide(r.Message)
-			if r.Result != nil {
-				text := hide(*r.Result)
-				r.Result = &text
-			}
-		}
 		const maxResult = 64 << 10
 		if r.Result != nil && len(*r.Result) > maxResult {
 			cut := (*r.Result)[:maxResult]

@@ -2,7 +2,10 @@ package executorapi
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,16 +34,8 @@ func (a *API) output_(c *gin.Context, from sender, m logMessage) (any, error) {
 			out.Answers = append(out.Answers, protocol.Answer{ExecutionID: part[0].ExecutionID, Answer: protocol.Unknown})
 			continue
 		}
-		hide := a.hide(c.Request.Context(), id)
-		chunks := make([]store.Chunk, len(part))
-		for i, p := range part {
-			chunks[i] = store.Chunk{ExecutionID: id, NS: from.app.Namespace.ID, Seq: p.Seq, Text: hide(p.Text), Progress: -1}
-			if p.Progress != nil && *p.Progress >= 0 {
-				chunks[i].Progress = min(*p.Progress, 100)
-			}
-		}
 		answer := protocol.Answer{ExecutionID: part[0].ExecutionID, Answer: "stored"}
-		app, err := a.store.AppOf(c.Request.Context(), from.app.Namespace.ID, id)
+		app, jobID, err := a.store.AppOf(c.Request.Context(), from.app.Namespace.ID, id)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return nil, err
 		}
@@ -48,6 +43,17 @@ func (a *API) output_(c *gin.Context, from sender, m logMessage) (any, error) {
 			answer.Answer = "refused"
 			out.Answers = append(out.Answers, answer)
 			continue
+		}
+		hide, err := a.hide(c.Request.Context(), from.app.Namespace.ID, jobID)
+		if err != nil {
+			return nil, err
+		}
+		chunks := make([]store.Chunk, len(part))
+		for i, p := range part {
+			chunks[i] = store.Chunk{ExecutionID: id, NS: from.app.Namespace.ID, Seq: p.Seq, Text: hide(jobID)(p.Text), Progress: -1}
+			if p.Progress != nil && *p.Progress >= 0 {
+				chunks[i].Progress = min(*p.Progress, 100)
+			}
 		}
 		room, err := a.quota.room(c.Request.Context(), from.app.Namespace.ID)
 		if err != nil {
@@ -80,12 +86,66 @@ const masked = "******"
 // shortSecret is the length below which a line of a secret with several lines is no secret by itself.
 const shortSecret = 8
 
-// hide returns what takes the secrets of an execution out of a text.
-func (a *API) hide(ctx context.Context, executionID int64) func(string) string {
-	if a.secrets == nil {
-		return func(s string) string { return s }
+// hide returns what takes the secrets of a job's runs out of a text.
+func (a *API) hide(ctx context.Context, ns int64, jobs ...int64) (func(job int64) func(string) string, error) {
+	as := func(s string) string { return s }
+	if a.secrets == nil || len(jobs) == 0 {
+		return func(int64) func(string) string { return as }, nil
 	}
-	return mask(a.secrets(ctx, executionID))
+	used, err := a.secrets(ctx, ns, jobs...)
+	if err != nil {
+		return nil, err
+	}
+	masks := make(map[int64]func(string) string, len(used))
+	for id, values := range used {
+		masks[id] = mask(values)
+	}
+	return func(id int64) func(string) string {
+		if m, ok := masks[id]; ok {
+			return m
+		}
+		return as
+	}, nil
+}
+
+// veil takes secrets out of the messages and results of a message in place. Those that say nothing cost nothing.
+func (a *API) veil(ctx context.Context, ns int64, list []json.RawMessage) error {
+	results := map[int]protocol.Result{}
+	var jobs []int64
+	for i, raw := range list {
+		var r protocol.Result
+		if json.Unmarshal(raw, &r) != nil || r.Message == "" && r.Result == nil {
+			continue
+		}
+		if id, _, ok := batch.ParseID(r.BatchID); ok {
+			results[i] = r
+			if !slices.Contains(jobs, id) {
+				jobs = append(jobs, id)
+			}
+		}
+	}
+	hide, err := a.hide(ctx, ns, jobs...)
+	if err != nil {
+		return err
+	}
+	for i, r := range results {
+		id, _, _ := batch.ParseID(r.BatchID)
+		message, result := hide(id)(r.Message), r.Result
+		if result != nil {
+			text := hide(id)(*result)
+			result = &text
+		}
+		if message == r.Message && (result == nil || *result == *r.Result) {
+			continue
+		}
+		r.Message, r.Result = message, result
+		raw, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		list[i] = raw
+	}
+	return nil
 }
 
 // mask makes a function that replaces values wherever they stand. Output comes in whole lines, so that a value is
@@ -97,6 +157,12 @@ func mask(values []string) func(string) string {
 			continue
 		}
 		list = append(list, v)
+		// As it stands in an address, in a header and in JSON.
+		for _, form := range []string{url.QueryEscape(v), url.PathEscape(v), base64.StdEncoding.EncodeToString([]byte(v)), base64.RawURLEncoding.EncodeToString([]byte(v)), quoted(v)} {
+			if form != v {
+				list = append(list, form)
+			}
+		}
 		if !strings.Contains(v, "\n") {
 			continue
 		}
@@ -116,6 +182,15 @@ func mask(values []string) func(string) string {
 		pairs = append(pairs, v, masked)
 	}
 	return strings.NewReplacer(pairs...).Replace
+}
+
+// quoted is a text as it stands inside a string of JSON.
+func quoted(s string) string {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return s
+	}
+	return string(raw[1 : len(raw)-1])
 }
 
 // quotaEvery is how often what was written is added to the database's sum, at the latest when something is
