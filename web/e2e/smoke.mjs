@@ -57,6 +57,7 @@ page.setDefaultTimeout(30_000)
 const expected = [
   [422, /\/schedule\/preview$/],
   [401, /\/auth\/login$/],
+  [422, /\/secrets\/smoke-\w+$/],
   [404, /\/batches\/no-such-batch$/],
   [404, /\/jobs\/999999999$/],
 ]
@@ -310,6 +311,22 @@ async function walk() {
   await page.locator('h1', { hasText: jobName }).waitFor()
   say('the difference is shown before saving')
 
+  // A secret is made, and its value is nowhere on the page; a limit is made by the API.
+  await open(`ns/${ns}/secrets`)
+  await page.getByRole('button', { name: 'New secret' }).click()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByLabel('Name').fill(jobName)
+  await dialog.getByLabel('Value').fill('short')
+  await dialog.getByRole('button', { name: words.en.create }).click()
+  await dialog.getByText('A secret has 6 to 4096 bytes').first().waitFor()
+  await look('secret-new')
+  await dialog.getByLabel('Value').fill('walked-by-in-silence')
+  await dialog.getByRole('button', { name: words.en.create }).click()
+  await page.getByRole('cell', { name: jobName, exact: true }).waitFor()
+  if ((await page.content()).includes('walked-by-in-silence')) fail('the value of a secret is on the page')
+  await call('PUT', `namespaces/${ns}/limits/${jobName}`, { max: 3, rate: 10 })
+  say('a secret is made, and its value is not seen again')
+
   const failed = (await call('GET', `namespaces/${ns}/batches?state=FAILED&limit=1`))?.items?.[0]
   const pages = [
     ['overview', `ns/${ns}/overview`],
@@ -329,6 +346,8 @@ async function walk() {
     ['apps', `ns/${ns}/apps`],
     ['job-versions', `${jobPath}?tab=versions`],
     ['calendars', `ns/${ns}/calendars`],
+    ['limits', `ns/${ns}/limits`],
+    ['secrets', `ns/${ns}/secrets`],
     ['audit', `ns/${ns}/audit`],
     ['people', `ns/${ns}/people`],
     ['system', `ns/${ns}/system`],
@@ -464,6 +483,8 @@ try {
   const id = /jobs\/([^/]+)$/.exec(jobPath)?.[1]
   const job = id && (await call('GET', `namespaces/${ns}/jobs/${id}`))
   if (job) await call('DELETE', `namespaces/${ns}/jobs/${id}?version=${job.version}`)
+  await call('DELETE', `namespaces/${ns}/secrets/${jobName}`)
+  await call('DELETE', `namespaces/${ns}/limits/${jobName}`)
   await browser.close()
 }
 console.log(failures.length === 0 ? 'smoke: passed' : `smoke: ${failures.length} failures`)

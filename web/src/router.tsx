@@ -146,6 +146,18 @@ const calendars = createRoute({
   component: lazyRouteComponent(() => import('./pages/Calendars'), 'Calendars'),
 })
 
+const secrets = createRoute({
+  getParentRoute: () => ns,
+  path: '/secrets',
+  component: lazyRouteComponent(() => import('./pages/Secrets'), 'Secrets'),
+})
+
+const limits = createRoute({
+  getParentRoute: () => ns,
+  path: '/limits',
+  component: lazyRouteComponent(() => import('./pages/Limits'), 'Limits'),
+})
+
 const audit = createRoute({
   getParentRoute: () => ns,
   path: '/audit',
@@ -181,6 +193,8 @@ const tree = root.addChildren([
     executors,
     apps,
     calendars,
+    limits,
+    secrets,
     audit,
     people,
     system,

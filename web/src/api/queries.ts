@@ -88,6 +88,24 @@ export const calendarsQuery = (namespace: string) =>
       ),
   })
 
+export const secretsQuery = (namespace: string) =>
+  queryOptions({
+    queryKey: [namespace, 'secrets'],
+    queryFn: () =>
+      must(
+        api.GET('/api/v1/namespaces/{namespace}/secrets', { params: { path: { namespace }, query: { limit: 200 } } }),
+      ),
+  })
+
+export const limitsQuery = (namespace: string) =>
+  queryOptions({
+    queryKey: [namespace, 'limits'],
+    queryFn: () =>
+      must(
+        api.GET('/api/v1/namespaces/{namespace}/limits', { params: { path: { namespace }, query: { limit: 200 } } }),
+      ),
+  })
+
 export const calendarDaysQuery = (namespace: string, name: string, year: number, version: number) =>
   queryOptions({
     queryKey: [namespace, 'calendars', name, year, version],

@@ -1,13 +1,13 @@
 import PlusOutlined from '@ant-design/icons/PlusOutlined'
 import { useQuery, useQueryClient } from '@tanstack/react-query'
-import { App, Button, Input, Modal } from 'antd'
+import { Button, Input, Modal } from 'antd'
 import { useState } from 'react'
 import { api, must } from '../api/client'
 import { calendarDaysQuery, calendarsQuery } from '../api/queries'
 import type { Calendar } from '../api/types'
 import { Field, Guarded, PageHead } from '../components/basics'
 import { DataPage, DataTable } from '../components/DataTable'
-import { useShowError } from '../components/mutations'
+import { Remove } from '../components/Remove'
 import { Time } from '../components/Time'
 import { useT } from '../i18n/useText'
 import { bodyOf, formOf, months } from '../lib/calendar'
@@ -66,7 +66,18 @@ export function Calendars() {
                   <Guarded {...guard} size="small" onClick={() => setEditing(one)}>
                     {t('calendars.edit')}
                   </Guarded>{' '}
-                  <Remove calendar={one} />
+                  <Remove
+                    permission="calendar.write"
+                    ask={t('calendars.removeAsk', { name: one.name })}
+                    list={[ns, 'calendars']}
+                    call={() =>
+                      must(
+                        api.DELETE('/api/v1/namespaces/{namespace}/calendars/{name}', {
+                          params: { path: { namespace: ns, name: one.name }, query: { version: one.version } },
+                        }),
+                      )
+                    }
+                  />
                 </>
               ),
             },
@@ -76,45 +87,6 @@ export function Calendars() {
       {editing && <Editor calendar={editing === 'new' ? null : editing} onClose={() => setEditing(null)} />}
       {shown && <Year calendar={shown} onClose={() => setShown(null)} />}
     </>
-  )
-}
-
-function Remove({ calendar }: { calendar: Calendar }) {
-  const t = useT()
-  const ns = useNamespace()
-  const can = useCan()
-  const client = useQueryClient()
-  const showError = useShowError()
-  const { modal } = App.useApp()
-  return (
-    <Guarded
-      allowed={can('calendar.write')}
-      permission="calendar.write"
-      size="small"
-      danger
-      onClick={() =>
-        modal.confirm({
-          title: t('calendars.removeAsk', { name: calendar.name }),
-          okText: t('calendars.remove'),
-          cancelText: t('common.cancel'),
-          okButtonProps: { danger: true },
-          onOk: async () => {
-            try {
-              await must(
-                api.DELETE('/api/v1/namespaces/{namespace}/calendars/{name}', {
-                  params: { path: { namespace: ns, name: calendar.name }, query: { version: calendar.version } },
-                }),
-              )
-            } catch (error) {
-              showError(error)
-            }
-            await client.invalidateQueries({ queryKey: [ns, 'calendars'] })
-          },
-        })
-      }
-    >
-      {t('calendars.remove')}
-    </Guarded>
   )
 }
 

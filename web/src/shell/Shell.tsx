@@ -3,8 +3,10 @@ import AuditOutlined from '@ant-design/icons/AuditOutlined'
 import CalendarOutlined from '@ant-design/icons/CalendarOutlined'
 import CloudServerOutlined from '@ant-design/icons/CloudServerOutlined'
 import ClusterOutlined from '@ant-design/icons/ClusterOutlined'
+import ControlOutlined from '@ant-design/icons/ControlOutlined'
 import DashboardOutlined from '@ant-design/icons/DashboardOutlined'
 import HistoryOutlined from '@ant-design/icons/HistoryOutlined'
+import KeyOutlined from '@ant-design/icons/KeyOutlined'
 import ScheduleOutlined from '@ant-design/icons/ScheduleOutlined'
 import TeamOutlined from '@ant-design/icons/TeamOutlined'
 import UserOutlined from '@ant-design/icons/UserOutlined'
@@ -29,6 +31,8 @@ const pages = [
   { to: '/ns/$ns/executors', key: 'executors', icon: ClusterOutlined },
   { to: '/ns/$ns/apps', key: 'apps', icon: AppstoreOutlined },
   { to: '/ns/$ns/calendars', key: 'calendars', icon: CalendarOutlined },
+  { to: '/ns/$ns/limits', key: 'limits', icon: ControlOutlined },
+  { to: '/ns/$ns/secrets', key: 'secrets', icon: KeyOutlined },
   { to: '/ns/$ns/audit', key: 'audit', icon: AuditOutlined },
   { to: '/ns/$ns/people', key: 'people', icon: TeamOutlined },
   { to: '/ns/$ns/system', key: 'system', icon: CloudServerOutlined },
