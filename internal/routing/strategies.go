@@ -39,8 +39,8 @@ func strategies() []Strategy {
 			return free
 		}, Text: message.Text{EN: "The one that registered last.", ZH: "最后注册的执行器。"}},
 		{Name: Random, Order: random, Text: message.Text{EN: "Any.", ZH: "随机选择。"}},
-		by(LeastUsed, "used", message.Text{EN: "The one that ran this job least often.", ZH: "运行此作业次数最少的执行器。"}, func(_ Request, c Candidate) float64 { return float64(c.Used) }),
-		by(LeastRecent, "lastUsed", message.Text{EN: "The one that ran this job longest ago.", ZH: "最久未运行此作业的执行器。"}, func(_ Request, c Candidate) float64 { return float64(c.LastUsed) }),
+		by(LeastUsed, "used", message.Text{EN: "The one that ran this job least often.", ZH: "运行此任务次数最少的执行器。"}, func(_ Request, c Candidate) float64 { return float64(c.Used) }),
+		by(LeastRecent, "lastUsed", message.Text{EN: "The one that ran this job longest ago.", ZH: "最久未运行此任务的执行器。"}, func(_ Request, c Candidate) float64 { return float64(c.LastUsed) }),
 		by(LeastBusy, "busy", message.Text{EN: "The one with the most free resources.", ZH: "空闲资源最多的执行器。"}, func(_ Request, c Candidate) float64 { return busy(c) }),
 		{Name: Weighted, Order: weighted, Term: func(_ Request, c Candidate) float64 { return weight(c) }, TermName: "weight", Text: message.Text{EN: "In proportion to the label weight.", ZH: "按标签 weight 的比例分配。"}},
 	}

@@ -194,7 +194,7 @@ func (b *Bucket) useLimits(j *Job) error {
 		if errors.Is(err, sql.ErrNoRows) || err == nil && app != 0 {
 			return &job.InvalidError{Fields: []*message.Invalid{{
 				Code: "unknown_limit", Field: fmt.Sprintf("limits[%d]", i), Token: full,
-				Message: message.Text{EN: "There is no limit of this name that jobs may name; make it first.", ZH: "没有可供作业引用的同名限额，请先创建。"},
+				Message: message.Text{EN: "There is no limit of this name that jobs may name; make it first.", ZH: "没有可供任务引用的同名限额，请先创建。"},
 			}}}
 		}
 		if err != nil {

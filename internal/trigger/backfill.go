@@ -134,7 +134,7 @@ func (t *Trigger) Backfill(ctx context.Context, a BackfillAsk) (Backfilled, erro
 		}
 		if n := t.ready.Backfilling(a.Job.ID, 0); !a.DryRun && n+len(x.planned) > backfillWaiting {
 			return Backfilled{}, invalid("backfill_full", "from", "", fmt.Sprintf("%d batches of this job's backfills still wait, and at most %d may; wait until some have run, or cancel them (backfill/cancel).", n, backfillWaiting),
-				fmt.Sprintf("该作业的补数还有 %d 个批次在等待，最多 %d 个；请等一部分运行完，或先取消（backfill/cancel）。", n, backfillWaiting))
+				fmt.Sprintf("该任务的补数还有 %d 个批次在等待，最多 %d 个；请等一部分运行完，或先取消（backfill/cancel）。", n, backfillWaiting))
 		}
 		// What is due by now must have its rows, so that it is found.
 		if err := t.Settle(ctx, a.Job.ID, a.Job.Bucket, now); err != nil {
@@ -429,11 +429,11 @@ func backfillTrigger(def *job.Definition, no int) (schedule.Spec, *message.Inval
 	switch {
 	case len(with) == 0:
 		return schedule.Spec{}, invalid("not_planned", "trigger", "", "No trigger of this job has planned instants that could be backfilled; only cron, fixedRate and once have. Run it by hand instead.",
-			"该作业没有带计划时间的触发器，无法补数；只有 cron、fixedRate 和 once 有。请改用手动触发。")
+			"该任务没有带计划时间的触发器，无法补数；只有 cron、fixedRate 和 once 有。请改用手动触发。")
 	case no != 0:
-		return schedule.Spec{}, invalid("unknown_trigger", "trigger", strconv.Itoa(no), fmt.Sprintf("The job has no trigger %d; it can be: %s.", no, list), fmt.Sprintf("该作业没有触发器 %d；可选：%s。", no, list))
+		return schedule.Spec{}, invalid("unknown_trigger", "trigger", strconv.Itoa(no), fmt.Sprintf("The job has no trigger %d; it can be: %s.", no, list), fmt.Sprintf("该任务没有触发器 %d；可选：%s。", no, list))
 	case len(with) > 1:
-		return schedule.Spec{}, invalid("required", "trigger", "", "The job has several triggers with planned instants; say which: "+list+".", "该作业有多个带计划时间的触发器，请指定其一："+list+"。")
+		return schedule.Spec{}, invalid("required", "trigger", "", "The job has several triggers with planned instants; say which: "+list+".", "该任务有多个带计划时间的触发器，请指定其一："+list+"。")
 	}
 	return with[0], nil
 }

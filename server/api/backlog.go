@@ -98,7 +98,7 @@ type whose struct {
 func (a *API) of(ctx context.Context, jobID, app string) (whose, error) {
 	switch {
 	case jobID != "" && app != "":
-		return whose{}, httpx.Invalid(ctx, "one_of", "app", app, "Name a job or an app, not both.", "作业与应用只能填写一个。")
+		return whose{}, httpx.Invalid(ctx, "one_of", "app", app, "Name a job or an app, not both.", "任务与应用只能填写一个。")
 	case jobID != "":
 		j, err := a.jobOf(ctx, jobID)
 		return whose{ready.DrainKey{Job: j.ID}, store.ScopeJob, j.ID, j.Definition.Name}, err
@@ -115,7 +115,7 @@ func (a *API) of(ctx context.Context, jobID, app string) (whose, error) {
 // named is of for a change, which needs a job or an app.
 func (a *API) named(ctx context.Context, b BacklogBody) (whose, error) {
 	if b.Job == "" && b.App == "" {
-		return whose{}, httpx.Invalid(ctx, "required", "job", "", "Name a job (its id) or an app.", "请填写作业编号或应用名称。")
+		return whose{}, httpx.Invalid(ctx, "required", "job", "", "Name a job (its id) or an app.", "请填写任务编号或应用名称。")
 	}
 	return a.of(ctx, b.Job, b.App)
 }

@@ -365,7 +365,7 @@ func (a *API) deleteCalendar(ctx context.Context, in *deleteCalendarInput) (*emp
 	names := a.jobNames(ctx, c.NS, users)
 	return nil, httpx.NewProblem(ctx, http.StatusConflict, "calendar_in_use", message.Text{
 		EN: fmt.Sprintf("%d jobs use this calendar; take it out of their triggers first: %s.", len(users), strings.Join(names, ", ")),
-		ZH: fmt.Sprintf("有 %d 个作业使用此日历，请先从其触发器中移除：%s。", len(users), strings.Join(names, "、")),
+		ZH: fmt.Sprintf("有 %d 个任务使用此日历，请先从其触发器中移除：%s。", len(users), strings.Join(names, "、")),
 	})
 }
 

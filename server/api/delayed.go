@@ -211,7 +211,7 @@ func (b delayedBody) ask(j store.Job, by, idempotencyKey string, now int64) (tri
 func (a *API) runnable(ctx context.Context, text string) (store.Job, error) {
 	j, err := a.jobOf(ctx, text)
 	if err == nil && !j.Enabled {
-		err = httpx.NewProblem(ctx, http.StatusConflict, "job_disabled", message.Text{EN: "The job is switched off; switch it on first.", ZH: "作业已停用，请先启用。"})
+		err = httpx.NewProblem(ctx, http.StatusConflict, "job_disabled", message.Text{EN: "The job is switched off; switch it on first.", ZH: "任务已停用，请先启用。"})
 	}
 	return j, err
 }
@@ -333,7 +333,7 @@ func (a *API) listDelayed(ctx context.Context, in *delayedListInput) (*body[list
 	out := list[delayedView]{Items: []delayedView{}}
 	if in.Key != "" {
 		if f.Job == 0 {
-			return nil, httpx.Invalid(ctx, "required", "job", "", "A key belongs to a job: name it too.", "业务键属于作业，请同时指定 job。")
+			return nil, httpx.Invalid(ctx, "required", "job", "", "A key belongs to a job: name it too.", "业务键属于任务，请同时指定 job。")
 		}
 		if f.BatchID, err = a.Store.Key(ctx, ns, f.Job, store.ScopeDelayed, store.KeyHash(in.Key), clock.Millis(a.Clock)); err != nil {
 			return nil, err
@@ -525,9 +525,9 @@ func (a *API) sendEvent(ctx context.Context, in *eventInput) (*body[eventSent], 
 	listens := slices.ContainsFunc(j.Definition.Triggers, func(s schedule.Spec) bool { return s.Kind == schedule.Event })
 	switch {
 	case !listens:
-		return nil, httpx.NewProblem(ctx, http.StatusConflict, "no_event_trigger", message.Text{EN: "The job has no trigger of kind event; add one.", ZH: "该作业没有 event 类型的触发器，请先添加。"})
+		return nil, httpx.NewProblem(ctx, http.StatusConflict, "no_event_trigger", message.Text{EN: "The job has no trigger of kind event; add one.", ZH: "该任务没有 event 类型的触发器，请先添加。"})
 	case !j.Enabled:
-		return nil, httpx.NewProblem(ctx, http.StatusConflict, "job_disabled", message.Text{EN: "The job is switched off; switch it on first.", ZH: "作业已停用，请先启用。"})
+		return nil, httpx.NewProblem(ctx, http.StatusConflict, "job_disabled", message.Text{EN: "The job is switched off; switch it on first.", ZH: "任务已停用，请先启用。"})
 	case len(in.RawBody) > job.MaxParams:
 		return nil, httpx.Invalid(ctx, "too_long", "body", "", fmt.Sprintf("At most %d bytes; got %d.", job.MaxParams, len(in.RawBody)), fmt.Sprintf("最多 %d 字节，当前 %d 字节。", job.MaxParams, len(in.RawBody)))
 	case !json.Valid(in.RawBody) || !utf8.Valid(in.RawBody):

@@ -221,7 +221,7 @@ func (a *API) filter(ctx context.Context, in *historyInput) (store.HistoryFilter
 	if in.Job != "" {
 		n, err := parseID(in.Job)
 		if err != nil {
-			return f, httpx.Invalid(ctx, "not_allowed", "job", in.Job, "Write the job's id.", "请填写作业编号。")
+			return f, httpx.Invalid(ctx, "not_allowed", "job", in.Job, "Write the job's id.", "请填写任务编号。")
 		}
 		f.Job = n
 	}
@@ -337,7 +337,7 @@ func (a *API) cancelBatch(ctx context.Context, in *BatchPath) (*body[batchView],
 
 func (a *API) retryBatch(ctx context.Context, in *retryInput) (*body[batchView], error) {
 	if in.Body != nil && in.Body.OnlyFailed != nil && !*in.Body.OnlyFailed {
-		return nil, httpx.Invalid(ctx, "not_allowed", "onlyFailed", "false", "A shard that has succeeded is not run twice for one firing; run the job again, or backfill the instant.", "同一次触发中已成功的分片不会再次执行；请重新运行作业或对该时刻补数。")
+		return nil, httpx.Invalid(ctx, "not_allowed", "onlyFailed", "false", "A shard that has succeeded is not run twice for one firing; run the job again, or backfill the instant.", "同一次触发中已成功的分片不会再次执行；请重新运行任务或对该时刻补数。")
 	}
 	b, err := a.Store.Batch(ctx, nsOf(ctx).ID, in.BatchID)
 	if err != nil {

@@ -186,7 +186,7 @@ func checkLimit(b LimitBody, platform bool) []*message.Invalid {
 	}
 	switch {
 	case platform && b.App != "":
-		refuse("not_allowed", "app", b.App, "A limit of the platform covers the jobs that name it; leave the app out.", "平台限额针对引用它的作业，请勿填写应用。")
+		refuse("not_allowed", "app", b.App, "A limit of the platform covers the jobs that name it; leave the app out.", "平台限额针对引用它的任务，请勿填写应用。")
 	case b.App == "" && b.Handler != "":
 		refuse("required", "app", "", "Say of which app the handler is.", "请填写处理器所属的应用。")
 	case b.App == "" && b.PerExecutor:
@@ -270,7 +270,7 @@ func (a *API) limitInUse(ctx context.Context, ns int64, name string) error {
 		names[i] = fmt.Sprint(id)
 	}
 	return httpx.NewProblem(ctx, http.StatusConflict, "limit_in_use", message.Text{
-		EN: "Jobs name this limit; take it out of them first: " + strings.Join(names, ", ") + ".", ZH: "有作业引用此限额，请先从作业中移除：" + strings.Join(names, "、") + "。",
+		EN: "Jobs name this limit; take it out of them first: " + strings.Join(names, ", ") + ".", ZH: "有任务引用此限额，请先从任务中移除：" + strings.Join(names, "、") + "。",
 	})
 }
 

@@ -177,7 +177,7 @@ func (a *API) deleteSecret(ctx context.Context, in *deleteSecretInput) (*empty, 
 	names := a.jobNames(ctx, c.NS, users)
 	return nil, httpx.NewProblem(ctx, http.StatusConflict, "secret_in_use", message.Text{
 		EN: fmt.Sprintf("%d jobs name this secret; take it out of their parameters first: %s.", len(users), strings.Join(names, ", ")),
-		ZH: fmt.Sprintf("有 %d 个作业引用此密钥，请先从其参数中移除：%s。", len(users), strings.Join(names, "、")),
+		ZH: fmt.Sprintf("有 %d 个任务引用此密钥，请先从其参数中移除：%s。", len(users), strings.Join(names, "、")),
 	})
 }
 
@@ -224,7 +224,7 @@ func secretsOf(defined, params string) error {
 		if !slices.Contains(own, name) {
 			return &message.Invalid{Code: "secret_not_of_job", Field: "params", Token: name, Message: message.Text{
 				EN: fmt.Sprintf("The job's own parameters do not name the secret %q; only secrets that they name are given to a run.", name),
-				ZH: fmt.Sprintf("作业自身的参数没有引用密钥“%s”；运行只能得到作业参数所引用的密钥。", name),
+				ZH: fmt.Sprintf("任务自身的参数没有引用密钥“%s”；运行只能得到任务参数所引用的密钥。", name),
 			}}
 		}
 	}

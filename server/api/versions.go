@@ -113,7 +113,7 @@ func (a *API) getVersion(ctx context.Context, in *versionInput) (*body[wholeVers
 	}
 	other, err := a.Store.VersionOf(ctx, j.ID, out.Against)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, httpx.Invalid(ctx, "unknown_version", "against", strconv.FormatInt(out.Against, 10), "There is no such version of this job.", "该作业没有此版本。")
+		return nil, httpx.Invalid(ctx, "unknown_version", "against", strconv.FormatInt(out.Against, 10), "There is no such version of this job.", "该任务没有此版本。")
 	}
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (a *API) rollback(ctx context.Context, in *rollbackInput) (*body[jobView], 
 	}
 	v, err := a.Store.VersionOf(ctx, j.ID, in.Body.To)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, httpx.Invalid(ctx, "unknown_version", "to", strconv.FormatInt(in.Body.To, 10), "There is no such version of this job.", "该作业没有此版本。")
+		return nil, httpx.Invalid(ctx, "unknown_version", "to", strconv.FormatInt(in.Body.To, 10), "There is no such version of this job.", "该任务没有此版本。")
 	}
 	if err != nil {
 		return nil, err
