@@ -13,9 +13,11 @@ import (
 const (
 	// MaxSecrets bounds the references to secrets in a job's parameters.
 	MaxSecrets = 20
-	// MinSecret and MaxSecret bound a secret's length in bytes. Shorter ones could not be masked in output without
-	// taking innocent words with them.
-	MinSecret, MaxSecret = 6, 4096
+	// MinSecret bounds a secret's length in bytes: shorter ones could not be masked in output without taking innocent
+	// words with them.
+	MinSecret = 6
+	// MaxSecret bounds it upwards.
+	MaxSecret = 4096
 
 	secretOpen = "${secret:"
 )
