@@ -70,3 +70,45 @@ func TestTheAuditTrailIsReviewed(t *testing.T) {
 		require.Len(t, s.Audit(t, "namespace="+ns.Name+"&action=audit.export"), 3)
 	})
 }
+
+// AUD-1: who asks for what is not theirs has an entry, also when it is another's namespace. Of very many in a minute the rest is
+// counted: nobody fills the trail.
+func TestDeniedAttemptsAreInTheTrail(t *testing.T) {
+	axtest.Both(t, func(t *testing.T, o ...axtest.Option) {
+		s := axtest.Start(t, o...)
+		ns, other := s.Namespace(t), s.Namespace(t)
+		ns.App("app")
+		job := ns.Job(axtest.Def{})
+		reader, stranger := s.User(t, "reader", "", ns.Name, "read-only"), s.User(t, "stranger", "", other.Name, "admin")
+		a := reader.Do(t, http.MethodDelete, ns.Path("/jobs/"+job), nil)
+		require.Equal(t, http.StatusForbidden, a.Status)
+		b := stranger.Do(t, http.MethodGet, ns.Path("/jobs"), nil)
+		require.Equal(t, http.StatusNotFound, b.Status)
+		c := reader.Do(t, http.MethodPost, "/api/v1/users", map[string]any{})
+		require.Equal(t, http.StatusForbidden, c.Status)
+		want := map[string]string{a.Header.Get("X-Request-Id"): "reader job.delete deleteJob " + ns.Name, b.Header.Get("X-Request-Id"): "stranger job.read listJobs " + ns.Name, c.Header.Get("X-Request-Id"): "reader user.create createUser "}
+		got := map[string]string{}
+		for _, e := range s.Audit(t, "outcome=denied") {
+			got[e.RequestID] = strings.Join([]string{e.Actor.Name, e.Action, e.Object.ID, e.Namespace}, " ")
+		}
+		require.Equal(t, want, got)
+		const more = 200
+		for range more {
+			require.Equal(t, http.StatusForbidden, reader.Do(t, http.MethodDelete, ns.Path("/jobs/"+job), nil).Status)
+		}
+		s.Restart() // what was only counted is told at the end
+		entries, counted := 0, 0
+		for _, e := range s.Audit(t, "outcome=denied") {
+			var v struct{ Count int }
+			if len(e.After) > 0 {
+				require.NoError(t, json.Unmarshal(e.After, &v))
+			}
+			if counted += v.Count; v.Count == 0 {
+				entries++
+			}
+		}
+		require.Equal(t, more+3, entries+counted)
+		require.Positive(t, counted)
+		require.LessOrEqual(t, entries, 2*60, "at most sixty a minute, and the minute may have turned")
+	})
+}

@@ -94,12 +94,16 @@ type Auth struct {
 	failing  bool
 
 	failures sampler
+	denials  sampler
 }
 
 // New makes an Auth. Load must succeed before anybody can log in.
 func New(c Config) *Auth {
 	start := time.Now()
-	return &Auth{store: c.Store, sealer: c.Sealer, clock: c.Clock, metrics: c.Metrics, log: c.Log, elapsed: func() time.Duration { return time.Since(start) }}
+	return &Auth{
+		store: c.Store, sealer: c.Sealer, clock: c.Clock, metrics: c.Metrics, log: c.Log, elapsed: func() time.Duration { return time.Since(start) },
+		failures: sampler{action: "login.failure", outcome: outcomeFailure, most: auditedFailures}, denials: sampler{action: "denied", outcome: outcomeDenied, most: auditedDenials},
+	}
 }
 
 // Load reads the keys that sign tokens, making them on a new database, and the first snapshot

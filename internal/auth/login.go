@@ -39,6 +39,12 @@ const settleTimeout = 5 * time.Second
 // auditedFailures is how many failed logins a minute have entries of their own.
 const auditedFailures = 20
 
+// auditedDenials is how many denied attempts a minute have entries of their own.
+const auditedDenials = 60
+
+// auditFor bounds the writing of an entry about a refusal: whoever is refused does not wait for it longer.
+const auditFor = 3 * time.Second
+
 const (
 	accountBucket = "a:"
 	sourceBucket  = "s:"
@@ -110,6 +116,7 @@ func attempted(now int64) func(store.Throttle) store.Throttle {
 const (
 	outcomeSuccess   = "success"
 	outcomeFailure   = "failure"
+	outcomeDenied    = "denied"
 	outcomeThrottled = "throttled"
 	outcomeBusy      = "busy"
 )
@@ -229,29 +236,45 @@ func (a *Auth) loginFailed(ctx context.Context, u store.User, name, ip, outcome,
 
 // auditFailure writes e, or only counts it when there were many in this minute.
 func (a *Auth) auditFailure(ctx context.Context, e *store.AuditEntry) {
-	write, suppressed := a.failures.admit(e.At / time.Minute.Milliseconds())
-	a.writeSuppressed(ctx, suppressed)
+	a.auditSampled(ctx, &a.failures, e)
+}
+
+// Denied writes that somebody asked for what is not theirs, or only counts it when there were many in this minute.
+func (a *Auth) Denied(ctx context.Context, e *store.AuditEntry) {
+	e.Outcome = outcomeDenied
+	a.auditSampled(context.WithoutCancel(ctx), &a.denials, e)
+}
+
+func (a *Auth) auditSampled(ctx context.Context, s *sampler, e *store.AuditEntry) {
+	write, suppressed := s.admit(e.At / time.Minute.Milliseconds())
+	a.writeSuppressed(ctx, s, suppressed)
 	if !write {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, auditFor)
+	defer cancel()
 	if err := a.store.Audit(ctx, e); err != nil {
-		a.log.ErrorContext(ctx, "failed login not audited", slog.String("err", err.Error()))
+		a.log.ErrorContext(ctx, "what was refused is not audited", slog.String("action", e.Action), slog.String("err", err.Error()))
 	}
 }
 
-// tellSuppressed writes the count of a minute that has passed, or with force of this one.
+// tellSuppressed writes the counts of a minute that has passed, or with force of this one.
 func (a *Auth) tellSuppressed(ctx context.Context, force bool) {
-	a.writeSuppressed(ctx, a.failures.passed(a.clock.Now().UnixMilli()/time.Minute.Milliseconds(), force))
+	for _, s := range []*sampler{&a.failures, &a.denials} {
+		a.writeSuppressed(ctx, s, s.passed(a.clock.Now().UnixMilli()/time.Minute.Milliseconds(), force))
+	}
 }
 
-func (a *Auth) writeSuppressed(ctx context.Context, n int64) {
+func (a *Auth) writeSuppressed(ctx context.Context, s *sampler, n int64) {
 	if n == 0 {
 		return
 	}
-	e := a.entry(Principal{}, "", "login.failure", outcomeFailure)
-	e.AfterJSON = detail(map[string]any{"reason": "more failures in one minute than have entries of their own", "count": n})
+	e := a.entry(Principal{}, "", s.action, s.outcome)
+	e.AfterJSON = detail(map[string]any{"reason": "more in one minute than have entries of their own", "count": n})
+	ctx, cancel := context.WithTimeout(ctx, auditFor)
+	defer cancel()
 	if err := a.store.Audit(ctx, e); err != nil {
-		a.log.ErrorContext(ctx, "failed logins not audited", slog.Int64("count", n), slog.String("err", err.Error()))
+		a.log.ErrorContext(ctx, "what was refused is not audited", slog.String("action", s.action), slog.Int64("count", n), slog.String("err", err.Error()))
 	}
 }
 
@@ -276,8 +299,11 @@ func detail(v map[string]any) *string {
 	return &text
 }
 
-// sampler lets the first failures of a minute have entries and counts the others.
+// sampler lets the first refusals of a kind in a minute have entries and counts the others.
 type sampler struct {
+	action, outcome string
+	most            int // entries in a minute
+
 	mu         sync.Mutex
 	minute     int64
 	written    int
@@ -290,7 +316,7 @@ func (s *sampler) admit(minute int64) (write bool, suppressed int64) {
 	suppressed = s.passed(minute, false)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.written < auditedFailures {
+	if s.written < s.most {
 		s.written++
 		return true, suppressed
 	}

@@ -6,6 +6,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -268,13 +269,25 @@ func (a *API) authorize(api huma.API) func(huma.Context, func(huma.Context)) {
 			deny(http.StatusUnauthorized, "bad_token", "Log in again.", "请重新登录。")
 			return
 		}
+		refused := func(ns int64) {
+			e := &store.AuditEntry{
+				At: clock.Millis(a.Clock), NSID: ns, ActorType: "user", ActorID: strconv.FormatInt(caller.Principal.UserID, 10), ActorName: caller.Principal.Name, IP: caller.IP, RequestID: caller.RequestID,
+				Action: cmp.Or(string(r.permission), "self"), ObjectType: "operation", ObjectID: hc.Operation().OperationID,
+			}
+			if id := caller.Principal.TokenID; id != 0 {
+				e.ActorType, e.ActorID = "token", strconv.FormatInt(id, 10)
+			}
+			a.Auth.Denied(ctx, e)
+		}
 		if caller.Principal.TokenID != 0 && r.scope != scopePublic && !r.programs {
+			refused(0)
 			deny(http.StatusForbidden, "forbidden", "A token of a program is not for this.", "程序令牌不能用于此操作。")
 			return
 		}
 		switch r.scope {
 		case scopePlatform:
 			if !a.Auth.Allowed(caller.Principal, 0, r.permission) {
+				refused(0)
 				deny(http.StatusForbidden, "forbidden", "This needs the right "+string(r.permission)+" on the platform.", "需要平台权限 "+string(r.permission)+"。")
 				return
 			}
@@ -290,10 +303,14 @@ func (a *API) authorize(api huma.API) func(huma.Context, func(huma.Context)) {
 				return
 			}
 			if err != nil || !a.Auth.Allowed(caller.Principal, ns.ID, auth.NamespaceRead) {
+				if err == nil {
+					refused(ns.ID) // somebody of another namespace: those of this one should know
+				}
 				deny(http.StatusNotFound, "not_found", "There is no such namespace.", "没有这个命名空间。")
 				return
 			}
 			if !a.Auth.Allowed(caller.Principal, ns.ID, r.permission) {
+				refused(ns.ID)
 				deny(http.StatusForbidden, "forbidden", "This needs the right "+string(r.permission)+" in the namespace.", "需要该命名空间的权限 "+string(r.permission)+"。")
 				return
 			}

@@ -436,13 +436,21 @@ func TestRightsOfEveryOperation(t *testing.T) {
 					require.Equal(t, a.Header.Get("X-Request-Id"), p.RequestID, who)
 					require.NotEmpty(t, p.Code, who)
 				}
-				entries := 0
+				entries, denied := 0, 0
 				for _, e := range s.Audit(t, "") {
-					if e.RequestID == a.Header.Get("X-Request-Id") {
-						entries++
-						require.Equal(t, op.changes, e.Action, who)
+					if e.RequestID != a.Header.Get("X-Request-Id") {
+						continue
 					}
+					if e.Outcome == "denied" {
+						denied++
+						require.Contains(t, []int{http.StatusForbidden, http.StatusNotFound}, a.Status, who)
+						require.Equal(t, "operation", e.Object.Type, who)
+						continue
+					}
+					entries++
+					require.Equal(t, op.changes, e.Action, who)
 				}
+				require.LessOrEqual(t, denied, 1, "%s: an attempt has at most one entry", who)
 				switch {
 				case op.changes == "login.success": // told of the session, which has no request
 				case op.changes != "" && want == op.status:

@@ -476,6 +476,7 @@ type Audit struct {
 	Namespace string `json:"namespace"`
 	Action    string `json:"action"`
 	RequestID string `json:"requestId"`
+	Outcome   string `json:"outcome"`
 	Actor     struct {
 		Type string `json:"type"`
 		Name string `json:"name"`

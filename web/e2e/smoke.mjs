@@ -324,6 +324,11 @@ async function walk() {
   await dialog.getByRole('button', { name: words.en.create }).click()
   await page.getByRole('cell', { name: jobName, exact: true }).waitFor()
   if ((await page.content()).includes('walked-by-in-silence')) fail('the value of a secret is on the page')
+  await call('POST', `namespaces/${ns}/jobs/${/jobs\/([^/]+)$/.exec(jobPath)[1]}/delayed`, {
+    delay: '36h',
+    key: 'order-4711',
+    payload: { order: 4711 },
+  })
   await call('PUT', `namespaces/${ns}/limits/${jobName}`, { max: 3, rate: 10 })
   say('a secret is made, and its value is not seen again')
 
@@ -342,6 +347,7 @@ async function walk() {
     ['batch-data', `${batchPath}?tab=data`],
     ['batch-events', `${batchPath}?tab=events`],
     ...(failed ? [['batch-failed', `ns/${ns}/executions/${failed.batchId}`]] : []),
+    ['delayed', `ns/${ns}/delayed`],
     ['executors', `ns/${ns}/executors`],
     ['apps', `ns/${ns}/apps`],
     ['job-versions', `${jobPath}?tab=versions`],

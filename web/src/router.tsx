@@ -15,6 +15,7 @@ import {
   auditSearch,
   batchDetailSearch,
   batchSearch,
+  delayedSearch,
   executorSearch,
   jobDetailSearch,
   jobSearch,
@@ -127,6 +128,13 @@ const batch = createRoute({
   component: lazyRouteComponent(() => import('./pages/BatchDetail'), 'BatchPage'),
 })
 
+const delayed = createRoute({
+  getParentRoute: () => ns,
+  path: '/delayed',
+  validateSearch: delayedSearch,
+  component: lazyRouteComponent(() => import('./pages/Delayed'), 'DelayedTasks'),
+})
+
 const executors = createRoute({
   getParentRoute: () => ns,
   path: '/executors',
@@ -190,6 +198,7 @@ const tree = root.addChildren([
     editJob,
     executions,
     batch,
+    delayed,
     executors,
     apps,
     calendars,

@@ -212,6 +212,23 @@ export function auditPage(
   )
 }
 
+export function delayedPage(
+  namespace: string,
+  search: { job?: string; key?: string; state?: string },
+  cursor: string,
+  limit = 50,
+) {
+  const { job, key, state } = search
+  return must(
+    api.GET('/api/v1/namespaces/{namespace}/delayed', {
+      params: {
+        path: { namespace },
+        query: { ...(job && { job }), ...(key && { key }), ...(state && { state }), ...(cursor && { cursor }), limit },
+      },
+    }),
+  )
+}
+
 // exportCap bounds how much one export holds in the browser.
 export const exportCap = 10_000
 

@@ -94,6 +94,17 @@ export const batchSearch = (raw: Raw): BatchSearch => ({
   ...window(raw),
 })
 
+export interface DelayedSearch {
+  job?: string
+  key?: string
+  state?: string
+}
+export const delayedSearch = (raw: Raw): DelayedSearch => ({
+  job: text(raw, 'job'),
+  key: text(raw, 'key'),
+  state: list<BatchState>(raw, 'state', batchStates),
+})
+
 export interface ExecutorSearch {
   q?: string
   app?: string

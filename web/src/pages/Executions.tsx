@@ -102,7 +102,14 @@ export function Executions() {
   )
 }
 
-function JobFilter({ value, onChange }: { value: string | undefined; onChange: (job: string | undefined) => void }) {
+// JobFilter narrows a list to one job of the namespace.
+export function JobFilter({
+  value,
+  onChange,
+}: {
+  value: string | undefined
+  onChange: (job: string | undefined) => void
+}) {
   const t = useT()
   const ns = useNamespace()
   const jobs = useQuery({

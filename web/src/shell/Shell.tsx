@@ -5,6 +5,7 @@ import CloudServerOutlined from '@ant-design/icons/CloudServerOutlined'
 import ClusterOutlined from '@ant-design/icons/ClusterOutlined'
 import ControlOutlined from '@ant-design/icons/ControlOutlined'
 import DashboardOutlined from '@ant-design/icons/DashboardOutlined'
+import FieldTimeOutlined from '@ant-design/icons/FieldTimeOutlined'
 import HistoryOutlined from '@ant-design/icons/HistoryOutlined'
 import KeyOutlined from '@ant-design/icons/KeyOutlined'
 import ScheduleOutlined from '@ant-design/icons/ScheduleOutlined'
@@ -28,6 +29,7 @@ const pages = [
   { to: '/ns/$ns/overview', key: 'overview', icon: DashboardOutlined },
   { to: '/ns/$ns/jobs', key: 'jobs', icon: ScheduleOutlined },
   { to: '/ns/$ns/executions', key: 'executions', icon: HistoryOutlined },
+  { to: '/ns/$ns/delayed', key: 'delayed', icon: FieldTimeOutlined },
   { to: '/ns/$ns/executors', key: 'executors', icon: ClusterOutlined },
   { to: '/ns/$ns/apps', key: 'apps', icon: AppstoreOutlined },
   { to: '/ns/$ns/calendars', key: 'calendars', icon: CalendarOutlined },
