@@ -95,7 +95,7 @@ type Config struct {
 	Log      *slog.Logger
 	Client   *Client
 	// Fill puts secrets into the parameters of a batch; an error for which NoSecret is true says that one of them can not
-	// be had, any other that they could not be read now.
+	// be had, any other that they could not be read now. nil: parameters are sent as they are.
 	Fill     func(ctx context.Context, b *ready.Batch) (string, error)
 	NoSecret func(err error) bool
 	Settings Settings
@@ -104,6 +104,12 @@ type Config struct {
 
 // New makes a Dispatch; Run makes it work.
 func New(c Config) *Dispatch {
+	if c.Fill == nil {
+		c.Fill = func(_ context.Context, b *ready.Batch) (string, error) { return b.Params, nil }
+	}
+	if c.NoSecret == nil {
+		c.NoSecret = func(error) bool { return false }
+	}
 	return &Dispatch{
 		store: c.Store, cluster: c.Cluster, ready: c.Ready, registry: c.Registry, outcome: c.Outcome, router: c.Router, clock: c.Clock, metrics: c.Metrics, log: c.Log,
 		client: c.Client, fill: c.Fill, noSecret: c.NoSecret, settings: c.Settings, origin: "[ax-" + strconv.Itoa(c.Port) + "]", senders: map[int64]*sender{},

@@ -204,7 +204,6 @@ const en = {
     payloadHelp: 'any JSON value of at most 64 KiB; the executor gets it as event',
     badPayload: 'This is not JSON.',
     keyHelp: 'optional: a second task of the job with it is refused while the first is not final, and for a day longer',
-    by: 'Made by',
     delay: 'Delay',
     delayHelp: 'from now, such as 90s, 15m or 36h',
     at: 'Time',

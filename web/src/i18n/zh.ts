@@ -203,7 +203,6 @@ const zh: Dictionary = {
     payloadHelp: '任意 JSON 值，最多 64 KiB；执行器以 event 收到',
     badPayload: '不是有效的 JSON。',
     keyHelp: '可选：同一任务中，相同业务键的前一个未结束前及其后一天内，再次创建会被拒绝',
-    by: '创建者',
     delay: '延迟',
     delayHelp: '从现在起，例如 90s、15m、36h',
     at: '时间',

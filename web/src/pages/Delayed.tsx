@@ -152,11 +152,15 @@ export function DelayedTasks() {
                   </Link>
                 ),
             },
-            { key: 'by', title: t('delayed.by'), cell: (one) => one.createdBy },
             {
               key: 'actions',
               title: '',
-              cell: (one) => (over.includes(one.state) ? null : <Actions task={one} onMove={() => setMoving(one)} />),
+              cell: (one) =>
+                over.includes(one.state) ? null : (
+                  <span className="nowrap">
+                    <Actions task={one} onMove={() => setMoving(one)} />
+                  </span>
+                ),
             },
           ]}
         />
