@@ -279,3 +279,34 @@ func TestACatchUpThatFindsNoExecutorInTime(t *testing.T) {
 		s.LedgerClean(t)
 	})
 }
+
+// M1: what is planned once more although it has its row, as an edit on a busy machine makes it, keeps that one fate: no span of
+// missed firings reaches over it.
+func TestWhatHasItsRowIsNotMissed(t *testing.T) {
+	axtest.Both(t, func(t *testing.T, o ...axtest.Option) {
+		s := axtest.Start(t, o...)
+		ns := s.Namespace(t)
+		x := ns.App("app").Worker(axtest.Succeed)
+		var ids []string
+		for _, p := range []string{"skip", "once", "all"} {
+			ids = append(ids, ns.Job(axtest.Def{"name": p, "misfire": map[string]any{"policy": p}, "triggers": every("1s"), "concurrency": policy("allow", 0)}))
+		}
+		axtest.WaitFor(t, "they fire", func() bool { return len(x.Starts()) > 9 && x.TookAll() })
+		s.Stop()
+		axtest.Pause(6 * time.Second)
+		overdue(t, s, 30*time.Second)
+		s.Restart()
+		n := len(x.Starts())
+		axtest.WaitFor(t, "they go on", func() bool { return len(x.Starts()) > n+9 })
+		for _, id := range ids {
+			disable(t, ns, id)
+		}
+		axtest.WaitFor(t, "all has ended", func() bool {
+			return !slices.ContainsFunc(ids, func(id string) bool {
+				return slices.ContainsFunc(ns.Batches(id), func(b axtest.Batch) bool { return !b.Final() })
+			})
+		})
+		axtest.NothingTwice(t, x)
+		s.LedgerClean(t)
+	})
+}

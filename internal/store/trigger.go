@@ -237,3 +237,38 @@ func (s *Store) SweepDedupe(ctx context.Context, now int64) error {
 	_, err := s.main.ExecContext(ctx, "DELETE FROM dedupe_key WHERE expires_at < ? LIMIT 5000", now)
 	return unavailable(err)
 }
+
+// Stretch is planned instants of a trigger that have their row: one instant, or a span of missed ones.
+type Stretch struct{ First, Last int64 }
+
+// Fated lists, in their order, what of a trigger's instants from one to another has its row.
+func (s *Store) Fated(ctx context.Context, job int64, no int, from, to int64) ([]Stretch, error) {
+	const columns = "SELECT due_at, missed_last_at FROM execution_batch WHERE job_id = ? AND trigger_no = ? AND "
+	var out []Stretch
+	for _, q := range []struct {
+		where string
+		args  []any
+	}{
+		{"due_at < ? ORDER BY due_at DESC LIMIT 1", []any{from}}, // a span may begin before
+		{"due_at >= ? AND due_at <= ? ORDER BY due_at", []any{from, to}},
+	} {
+		rows, err := s.sched.QueryContext(ctx, columns+q.where, append([]any{job, no}, q.args...)...)
+		if err != nil {
+			return nil, unavailable(err)
+		}
+		for rows.Next() {
+			var x Stretch
+			if err := rows.Scan(&x.First, &x.Last); err != nil {
+				_ = rows.Close()
+				return nil, unavailable(err)
+			}
+			if x.Last = max(x.First, x.Last); x.Last >= from {
+				out = append(out, x)
+			}
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			return nil, unavailable(err)
+		}
+	}
+	return out, nil
+}

@@ -35,6 +35,8 @@ func missed(at, now int64) bool { return at <= now-job.MisfireAfter.Milliseconds
 type debt struct {
 	policy job.Misfire
 	behind []int64 // planned instants, ascending, all of them late
+	// fated are the instants between these that have their rows already: what somebody's edit makes to be planned once more.
+	fated []store.Stretch
 	// more says that there are newer ones that are late too, so that not even the newest of these is
 	// the newest.
 	more bool
@@ -58,10 +60,13 @@ type span struct {
 	reason      string
 }
 
-// settle applies a misfire policy. Every instant of behind that is before rest is in exactly one
-// catchUp or one span; those from rest on (0 = there are none) can only be judged together with the newer
+// settle applies a misfire policy. Every instant of behind that is before rest and not fated is in exactly one
+// catchUp or one span, and no span reaches over a fated one; those from rest on (0 = there are none) can only be judged together with the newer
 // ones that more speaks of. run is in the order of starting.
 func settle(d debt) (run []catchUp, spans []span, rest int64) {
+	d.behind = slices.DeleteFunc(slices.Clone(d.behind), func(at int64) bool {
+		return slices.ContainsFunc(d.fated, func(s store.Stretch) bool { return at >= s.First && at <= s.Last })
+	})
 	oldest := d.now - time.Duration(d.policy.Window).Milliseconds()
 	may := 0 // how many of the newest the policy lets run
 	switch d.policy.Policy {
@@ -118,7 +123,8 @@ func settle(d debt) (run []catchUp, spans []span, rest int64) {
 		if fate[i] == "" {
 			continue
 		}
-		if n := len(spans); n > 0 && i > 0 && fate[i-1] == fate[i] {
+		apart := func(s store.Stretch) bool { return i > 0 && s.First < at && s.Last > behind[i-1] }
+		if n := len(spans); n > 0 && i > 0 && fate[i-1] == fate[i] && !slices.ContainsFunc(d.fated, apart) {
 			spans[n-1].last = at
 			spans[n-1].count++
 			continue

@@ -12,6 +12,7 @@ import (
 	"github.com/ax-scheduler/ax/internal/quota"
 	"github.com/ax-scheduler/ax/internal/ready"
 	"github.com/ax-scheduler/ax/internal/schedule"
+	"github.com/ax-scheduler/ax/internal/store"
 )
 
 const now = int64(1_796_000_000_000)
@@ -35,6 +36,7 @@ type start struct{ ago, in int64 }
 func TestWhatAPolicyMakesOfMissedFirings(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy  job.Misfire
+		fated   []store.Stretch
 		behind  []int64 // seconds ago
 		appRate float64
 		taken   int // starts of the app that are given away already
@@ -93,6 +95,10 @@ func TestWhatAPolicyMakesOfMissedFirings(t *testing.T) {
 			policy: policy(job.MisfireAll, time.Hour, 100, "", 1000), behind: []int64{30, 20, 10}, appRate: 1,
 			run: []start{{30, 0}, {20, 1000}, {10, 2000}},
 		},
+		"what has its row is left alone, and no row reaches over it": {
+			policy: policy(job.MisfireSkip, time.Hour, 100, "", 10), behind: []int64{60, 50, 40, 30, 20, 10}, fated: []store.Stretch{{First: now - 50_000, Last: now - 50_000}, {First: now - 35_000, Last: now - 30_000}, {First: now - 15_000, Last: now - 15_000}},
+			missed: []span{{now - 60_000, now - 60_000, 1, ReasonMissed}, {now - 40_000, now - 40_000, 1, ReasonMissed}, {now - 20_000, now - 20_000, 1, ReasonMissed}, {now - 10_000, now - 10_000, 1, ReasonMissed}},
+		},
 		"what the clock jumped over has that reason, in a row of its own": {
 			policy: policy(job.MisfireSkip, time.Hour, 100, "", 10), behind: []int64{40, 30, 20, 10}, jump: jump{from: now - 30_000, to: now},
 			missed: []span{{now - 40_000, now - 30_000, 2, ReasonMissed}, {now - 20_000, now - 10_000, 2, ReasonMissedClock}},
@@ -103,7 +109,7 @@ func TestWhatAPolicyMakesOfMissedFirings(t *testing.T) {
 			for range c.taken {
 				app.Take(quota.Together(now, app, nil))
 			}
-			run, missed, rest := settle(debt{policy: c.policy, behind: secondsAgo(c.behind...), now: now, jump: c.jump, job: quota.NewPace(c.policy.PerSecond()), app: app})
+			run, missed, rest := settle(debt{policy: c.policy, behind: secondsAgo(c.behind...), fated: c.fated, now: now, jump: c.jump, job: quota.NewPace(c.policy.PerSecond()), app: app})
 			require.Zero(t, rest)
 			var got []start
 			for _, r := range run {

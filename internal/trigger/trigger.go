@@ -389,9 +389,16 @@ func (t *Trigger) plan(ctx context.Context, f store.Fence, d store.DueTrigger, d
 		if err != nil {
 			return nil, nil, hint, err
 		}
-		run, spans, rest := settle(debt{policy: def.Misfire, behind: behind, more: older, now: now, jump: t.jumped(), job: job, app: app})
+		fated, err := t.store.Fated(ctx, d.JobID, d.No, behind[0], behind[len(behind)-1])
+		if err != nil {
+			return nil, nil, hint, err
+		}
+		run, spans, rest := settle(debt{policy: def.Misfire, behind: behind, fated: fated, more: older, now: now, jump: t.jumped(), job: job, app: app})
 		if rest > 0 {
-			hint.Next, hint.FiredAt = rest, spans[len(spans)-1].last
+			hint.Next, hint.FiredAt = rest, 0
+			if len(spans) > 0 {
+				hint.FiredAt = spans[len(spans)-1].last
+			}
 		}
 		caught := make([]firing, 0, len(run)+len(got))
 		for _, c := range run {
