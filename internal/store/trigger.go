@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -243,32 +244,30 @@ type Stretch struct{ First, Last int64 }
 
 // Fated lists, in their order, what of a trigger's instants from one to another has its row.
 func (s *Store) Fated(ctx context.Context, job int64, no int, from, to int64) ([]Stretch, error) {
-	const columns = "SELECT due_at, missed_last_at FROM execution_batch WHERE job_id = ? AND trigger_no = ? AND "
-	var out []Stretch
-	for _, q := range []struct {
-		where string
-		args  []any
-	}{
-		{"due_at < ? ORDER BY due_at DESC LIMIT 1", []any{from}}, // a span may begin before
-		{"due_at >= ? AND due_at <= ? ORDER BY due_at", []any{from, to}},
-	} {
-		rows, err := s.sched.QueryContext(ctx, columns+q.where, append([]any{job, no}, q.args...)...)
-		if err != nil {
-			return nil, unavailable(err)
-		}
-		for rows.Next() {
-			var x Stretch
-			if err := rows.Scan(&x.First, &x.Last); err != nil {
-				_ = rows.Close()
-				return nil, unavailable(err)
-			}
-			if x.Last = max(x.First, x.Last); x.Last >= from {
-				out = append(out, x)
-			}
-		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-			return nil, unavailable(err)
-		}
+	before, err := s.stretches(ctx, "due_at < ? ORDER BY due_at DESC LIMIT 1", job, no, from) // a span may begin before
+	if err != nil {
+		return nil, err
 	}
-	return out, nil
+	within, err := s.stretches(ctx, "due_at >= ? AND due_at <= ? ORDER BY due_at", job, no, from, to)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(append(before, within...), func(x Stretch) bool { return x.Last < from }), nil
+}
+
+func (s *Store) stretches(ctx context.Context, where string, args ...any) (out []Stretch, err error) {
+	rows, err := s.sched.QueryContext(ctx, "SELECT due_at, missed_last_at FROM execution_batch WHERE job_id = ? AND trigger_no = ? AND "+where, args...)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var x Stretch
+		if err := rows.Scan(&x.First, &x.Last); err != nil {
+			return nil, unavailable(err)
+		}
+		x.Last = max(x.First, x.Last)
+		out = append(out, x)
+	}
+	return out, unavailable(rows.Err())
 }
