@@ -221,6 +221,11 @@ func TestStoredOutputSurvivesKill(t *testing.T) {
 		x, run := writing(t, ns)
 		stored := 0
 		for round := range 3 {
+			axtest.WaitFor(t, "a line is stored", func() bool {
+				answer, _ := send(x, ns, run, chunk(stored+1, fmt.Sprintf("line %d\n", stored+1)))
+				return answer == "stored"
+			})
+			stored++
 			killed := make(chan struct{})
 			go func() {
 				axtest.Pause(time.Duration(150+100*round) * time.Millisecond)
@@ -236,7 +241,6 @@ func TestStoredOutputSurvivesKill(t *testing.T) {
 			}
 			<-killed
 			s.Again()
-			require.Positive(t, stored)
 			// One more may have been stored whose answer was lost.
 			axtest.WaitFor(t, "the executor is known again", func() bool {
 				answer, next := send(x, ns, run, chunk(stored+5, "far ahead\n"))
