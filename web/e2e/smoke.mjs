@@ -308,7 +308,10 @@ async function walk() {
   await page.getByRole('dialog').getByText('45s').waitFor()
   await look('job-diff')
   await page.getByRole('dialog').getByRole('button', { name: 'Save these changes' }).click()
+  // The page leads on by itself; whoever goes elsewhere before that is brought back.
+  await page.waitForURL((url) => !url.pathname.endsWith('/edit'))
   await page.locator('h1', { hasText: jobName }).waitFor()
+  await settled()
   say('the difference is shown before saving')
 
   // A secret is made, and its value is nowhere on the page; a limit is made by the API.
