@@ -457,6 +457,7 @@ async function otherClocks() {
   await there.getByLabel('User name').fill(username)
   await there.getByLabel('Password', { exact: true }).fill(password)
   await there.getByRole('button', { name: words.en.login }).click()
+  await there.locator('nav.side').waitFor() // signed in: before that a page asks for it again
   for (const [choice, path, want] of [
     ['job', jobPath, ['+08:00']],
     ['utc', jobPath, ['+00:00']],
